@@ -1,0 +1,187 @@
+"""Numba source of a contraction plan: the loops around the register tiles, packing, and the epilogue.
+
+The source is Goto's loop nest, once per tile of the plan: for each panel of n, k in chunks, register tiles down the rows;
+then the epilogue over the finished rows of the panel.
+"""
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+
+from minirelax.codegen.kernel import KernelSource
+from minirelax.codegen.scalars import ScalarWriter, index_source, literal_source
+from minirelax.ir.dim import product
+from minirelax.ir.loop import Axis
+from minirelax.ir.scalar import Load, Scalar
+from minirelax.ir.types import itemsize
+from minirelax.schedule.contraction import K_CHUNK, RESULT, REUSE, ContractionPlan
+
+
+def contraction_source(plan: ContractionPlan) -> KernelSource:
+    """The kernel function of a contraction plan."""
+    source = KernelSource(plan.kernel, tuple(a.name for a in (*plan.outer, plan.m, plan.n, *plan.k)))
+    with source.function():
+        _ContractionWriter(source, plan).write()
+    return source
+
+
+class _ContractionWriter:
+    def __init__(self, source: KernelSource, plan: ContractionPlan):
+        self.source, self.plan, self.out = source, plan, source.out
+        self.types = plan.kernel.buffers
+        self.size = itemsize(plan.dtype)
+        self.width, self.rows = plan.tile.width, plan.tile.rows
+        fresh = source.names.fresh
+        self.m_count, self.n_count, self.k_count = fresh("m_count"), fresh("n_count"), fresh("k_count")
+        self.first, self.last = source.names.give("first_row", "first_row"), source.names.give("last_row", "last_row")
+        self.panel = source.names.give("panel", "panel")
+        self.columns = source.names.give("columns", "columns")
+
+    def write(self) -> None:
+        plan, out, source = self.plan, self.out, self.source
+        out.line(f"table = ptr_i64(args[{source.signature.table}])")
+        out.line(f"{self.m_count}, {self.n_count}, {self.k_count} = {source.dim(plan.m.extent)}, {source.dim(plan.n.extent)}, "
+                 f"{source.dim(plan.k_extent)}")
+        out.line(f"panels = ({self.n_count} + {self.width - 1}) // {self.width}")
+        out.line(f"groups = quotient(panels + {plan.panels_per_tile - 1}, {plan.panels_per_tile})")
+        out.line(f"row_blocks = quotient({self.m_count} + {plan.max_rows - 1}, {plan.max_rows})")
+        out.line(f"block_rows = quotient({self.m_count} + row_blocks - 1, max(row_blocks, 1))")
+        source.pointer(RESULT, plan.dtype, "scratch")
+        self._temporaries()
+        out.line(f"a_copy = scratch + {plan.c_bytes}")
+        out.line(f"b_copy = a_copy + {source.dim(plan.a_bytes)}")
+        with out.block("for tile in range(lo, hi):"):
+            self._tile_position()
+            if plan.a.how == "copy":
+                self._copy_a()
+            with out.block(f"for {self.panel} in range(group*{plan.panels_per_tile}, min((group + 1)*{plan.panels_per_tile}, panels)):"):
+                self._one_panel()
+
+    def _temporaries(self) -> None:
+        place = self.plan.max_rows * self.width * self.size
+        for name in self.plan.temporaries:
+            dtype = self.types[name].dtype
+            self.source.pointer(name, dtype, f"scratch + {place}")
+            place += -(-self.width * itemsize(dtype) // 64) * 64
+
+    def _tile_position(self) -> None:
+        """Outer axes, block of rows and group of panels from the tile's number; panels vary fastest."""
+        plan, out = self.plan, self.out
+        out.line("above = quotient(tile, groups)")
+        out.line("group = tile - above*groups")
+        if plan.outer:
+            out.line("batch = quotient(above, row_blocks)")
+            out.line("row_block = above - batch*row_blocks")
+            self._split("batch", plan.outer)
+        else:
+            out.line("row_block = above")
+        out.line(f"{self.first} = row_block*block_rows")
+        out.line(f"{self.last} = min({self.first} + block_rows, {self.m_count})")
+
+    def _split(self, number: str, axes: tuple[Axis, ...]) -> None:
+        source, out, rest = self.source, self.out, number
+        for a in reversed(axes[1:]):
+            above = source.names.fresh("above")
+            out.line(f"{above} = quotient({rest}, {source.dim(a.extent)})")
+            out.line(f"{source.axis(a.name)} = {rest} - {above}*{source.factor(a.extent)}")
+            rest = above
+        out.line(f"{source.axis(axes[0].name)} = {rest}")
+
+    def _one_panel(self) -> None:
+        plan, out, source = self.plan, self.out, self.source
+        first_column = source.axis(f"{plan.n.name}.first")
+        out.line(f"{first_column} = {self.panel}*{self.width}")
+        out.line(f"{self.columns} = min({self.width}, {self.n_count} - {first_column})")
+        self._place_b(first_column)
+        self._place_a()
+        with out.block(f"for k_first in range(0, max({self.k_count}, 1), {K_CHUNK}):"):
+            out.line(f"k_rows = min({self.k_count} - k_first, {K_CHUNK})")
+            out.line(f"at = {self.first}")
+            with out.block(f"while at < {self.last}:"):
+                out.line(f"left = {self.last} - at")
+                out.line(f"sweeps = quotient(left + {self.rows - 1}, {self.rows})")
+                out.line("height = quotient(left + sweeps - 1, sweeps)")
+                out.line(f"call_tile(table[height], a_address + {self.size}*((at - {self.first})*a_stride + k_first), a_stride, "
+                         f"b_address + {self.size}*k_first*b_stride, b_stride, scratch + {self.size * self.width}*(at - {self.first}), "
+                         f"{self.width}, k_rows, min(k_first, 1))")
+                out.line("at += height")
+        self._epilogue()
+
+    def _place_a(self) -> None:
+        """Address of the first row of A, and its row stride."""
+        a, out, source = self.plan.a, self.out, self.source
+        if a.how == "copy":
+            out.line(f"a_address, a_stride = a_copy, {self.k_count}")
+        else:
+            base = f"({source.dim(a.base)} + {self.first}*{source.factor(a.stride)})"
+            out.line(f"a_address, a_stride = args[{source.signature.buffers.index(a.buffer)}] + {self.size}*{base}, {source.dim(a.stride)}")
+
+    def _place_b(self, first_column: str) -> None:
+        """Address of the panel of B at k = 0, and the stride from one k to the next."""
+        b, out, source = self.plan.b, self.out, self.source
+        if b.how == "packed":
+            address = f"args[{source.signature.buffers.index(b.buffer)}] + {self.size * self.width}*{self.panel}*{self.k_count}"
+            out.line(f"b_address, b_stride = {address}, {self.width}")
+        elif b.how == "direct":
+            with out.block(f"if {self.columns} == {self.width} and {self.last} - {self.first} < {REUSE}:"):
+                address = f"args[{source.signature.buffers.index(b.buffer)}] + {self.size}*({source.dim(b.base)} + {first_column})"
+                out.line(f"b_address, b_stride = {address}, {source.dim(b.stride)}")
+            with out.block("else:"):
+                self._copy_b(first_column)
+        else:
+            self._copy_b(first_column)
+
+    def _copy_b(self, first_column: str) -> None:
+        """A panel of B in scratch, k by k, with zeros in the columns that do not exist."""
+        plan, out, source = self.plan, self.out, self.source
+        target, n = source.names.fresh("b_panel"), source.axis(plan.n.name)
+        out.line(f"b_address, b_stride = b_copy, {self.width}")
+        out.line(f"{target} = ptr_{plan.dtype}(b_copy)")
+        with self._k_loops() as k:
+            out.line(f"to = {k}*{self.width} - {first_column}")
+            with out.block(f"for {n} in range({first_column}, {first_column} + {self.columns}):"):
+                out.line(f"{target}[to + {n}] = {self._scalars().value(plan.b.value)}")
+            with out.block(f"for {n} in range({first_column} + {self.columns}, {first_column} + {self.width}):"):
+                out.line(f"{target}[to + {n}] = {literal_source(0, plan.dtype)}")
+
+    def _copy_a(self) -> None:
+        """The block's rows of A in scratch, with k contiguous."""
+        plan, out, source = self.plan, self.out, self.source
+        target, m = source.names.fresh("a_rows"), source.axis(plan.m.name)
+        out.line(f"{target} = ptr_{plan.dtype}(a_copy)")
+        with out.block(f"for {m} in range({self.first}, {self.last}):"), self._k_loops() as k:
+            out.line(f"{target}[({m} - {self.first})*{self.k_count} + {k}] = {self._scalars().value(plan.a.value)}")
+
+    @contextmanager
+    def _k_loops(self):
+        """Loops over the reduction axes; gives the flat index of k."""
+        source, axes = self.source, self.plan.k
+        with ExitStack() as stack:
+            for a in axes:
+                stack.enter_context(self.out.block(f"for {source.axis(a.name)} in range({source.dim(a.extent)}):"))
+            flat = " + ".join("*".join([source.axis(a.name), *([source.factor(product([b.extent for b in axes[i + 1:]]))] if i + 1 < len(axes) else [])])
+                              for i, a in enumerate(axes))
+            yield flat if len(axes) == 1 else f"({flat})"
+
+    def _epilogue(self) -> None:
+        """The blocks after the anchor, row by row of the finished panel."""
+        plan, out, source = self.plan, self.out, self.source
+        m, n, first_column = source.axis(plan.m.name), source.axis(plan.n.name), source.axis(f"{plan.n.name}.first")
+        with out.block(f"for {m} in range({self.first}, {self.last}):"):
+            out.line(f"in_tile = ({m} - {self.first})*{self.width}")
+            for block in plan.epilogue:
+                with out.block(f"for {n} in range({first_column}, {first_column} + {self.columns}):"):
+                    scalars = self._scalars()
+                    value = scalars.value(block.value)
+                    source.store(block.buffer, index_source(block.indices[0], scalars), value, self.types[block.buffer].dtype)
+
+    def _scalars(self) -> ScalarWriter:
+        axes = (*self.plan.outer, self.plan.m, self.plan.n, *self.plan.k)
+        writer = ScalarWriter(self.out, self.source.names, lambda load: self._access(load, writer), {a.name: (0, a.extent - 1) for a in axes})
+        return writer
+
+    def _access(self, load: Load, writer: ScalarWriter) -> str:
+        index: Scalar | object = load.indices[0]
+        text = index_source(index, writer)
+        if load.buffer == RESULT:
+            text = f"in_tile + {text}"
+        return self.source.element(load.buffer, text, load.dtype)

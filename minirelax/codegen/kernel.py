@@ -1,0 +1,105 @@
+"""The frame of a kernel's source: its function header, its arguments' names and pointers, accesses to buffers.
+
+Every kernel is ``void kernel(int64* args, int64 lo, int64 hi, int64 scratch)``: it runs the tiles lo <= t < hi of its one
+parallel loop.  ``args`` holds the addresses of inputs and outputs, the address of the error word, the address of the table of
+register tiles, and the sizes, in this order; `Signature` says so once for code generation and program building.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from minirelax.codegen.scalars import dim_source
+from minirelax.codegen.source import Names, SourceWriter
+from minirelax.ir.dim import Dim, DimExpr, names
+from minirelax.ir.loop import Kernel
+
+_DTYPES = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64")
+RESERVED = frozenset({"args", "lo", "hi", "scratch", "tile", "chunks", "row_block", "rows_per_tile", "row", "error", "table", "range", "min", "max",
+                      "inf", "nan", "select", "quotient", "rest", "call_tile", "not", *_DTYPES, *(f"ptr_{d}" for d in _DTYPES)})
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Where things stand in a kernel's ``args``."""
+
+    buffers: tuple[str, ...]
+    sizes: tuple[str, ...]
+
+    @property
+    def error(self) -> int:
+        return len(self.buffers)
+
+    @property
+    def table(self) -> int:
+        return len(self.buffers) + 1
+
+    @property
+    def first_size(self) -> int:
+        return len(self.buffers) + 2
+
+
+def signature(kernel: Kernel) -> Signature:
+    """The argument layout of a kernel."""
+    return Signature(tuple(v.name for v in (*kernel.inputs, *kernel.outputs)), kernel.sizes)
+
+
+class KernelSource:
+    """Collects the source of one kernel's function."""
+
+    def __init__(self, kernel: Kernel, axes: tuple[str, ...]):
+        self.kernel, self.signature = kernel, signature(kernel)
+        self.out, self.names = SourceWriter(), Names(RESERVED)
+        self.function_name = self.names.give(("function",), f"{kernel.name}_kernel")          # never a C function's name
+        for size in kernel.sizes:
+            self.names.give(size, size)
+        for a in axes:
+            self.names.give(a, a)
+        for v in (*kernel.inputs, *kernel.outputs, *kernel.local):
+            self.names.give(("buffer", v.name), v.name)
+
+    @contextmanager
+    def function(self) -> Iterator[None]:
+        """The function's header: pointers and sizes out of ``args``."""
+        types = self.kernel.buffers
+        with self.out.block(f"def {self.function_name}(args, lo, hi, scratch):"):
+            for i, name in enumerate(self.signature.buffers):
+                self.pointer(name, types[name].dtype, f"args[{i}]")
+            if self._checks_indices():
+                self.out.line(f"error = ptr_i64(args[{self.signature.error}])")
+            for i, size in enumerate(self.signature.sizes):
+                self.out.line(f"{self.names.of[size]} = args[{self.signature.first_size + i}]")
+            yield
+
+    def pointer(self, buffer: str, dtype: str, address: str) -> None:
+        self.out.line(f"{self.buffer(buffer)} = ptr_{dtype}({address})")
+
+    def buffer(self, name: str) -> str:
+        return self.names.give(("buffer", name), name.replace(".", "_"))
+
+    def axis(self, name: str) -> str:
+        return self.names.give(name, name.replace(".", "_"))
+
+    def dim(self, d: Dim) -> str:
+        for name in sorted(names(d)):
+            self.axis(name)
+        return dim_source(d, self.names.of)
+
+    def factor(self, d: Dim) -> str:
+        """A size, in parentheses if it is a sum."""
+        text = self.dim(d)
+        return f"({text})" if isinstance(d, DimExpr) and len(d.terms) > 1 else text
+
+    def element(self, buffer: str, index: str, dtype: str) -> str:
+        """A load: bools are bytes in memory."""
+        text = f"{self.buffer(buffer)}[{index}]"
+        return f"({text} != u8(0))" if dtype == "bool" else text
+
+    def store(self, buffer: str, index: str, value: str, dtype: str) -> None:
+        self.out.line(f"{self.buffer(buffer)}[{index}] = {dtype if dtype != 'bool' else 'u8'}({value})")
+
+    def _checks_indices(self) -> bool:
+        from minirelax.ir.scalar import Apply, Scalar, walk
+        return any(isinstance(s, Apply) and s.function == "check_index"
+                   for b in self.kernel.blocks for s in walk(b.value, *(i for i in b.indices if isinstance(i, Scalar))))

@@ -1,0 +1,269 @@
+"""Scalar expressions of the loop IR as Numba source, with NumPy's meaning for every dtype.
+
+Numba widens where NumPy does not (``int32 + int32`` is an int64, a Python float makes an f32 expression f64), divides
+integers with an exception for zero, and loses NaN in ``max``.  So every literal and every narrow integer result is
+spelled with its dtype, and what differs goes through the helpers of `minirelax.codegen.intrinsics`.
+
+>>> from minirelax.ir.scalar import apply, literal, load
+>>> from minirelax.ir.dim import symbol
+>>> x = load("x", (symbol("i"),), "f32")
+>>> writer = ScalarWriter(SourceWriter(), Names(frozenset()), lambda l: "x[i]", {})
+>>> writer.value(apply("maximum", apply("multiply", x, literal(2, "f32")), literal(0, "f32")))
+'maximum_f32(s0, f32(0.0))'
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from minirelax.codegen.source import Names, SourceWriter
+from minirelax.codegen.vector_math import SUPPORTED
+from minirelax.errors import CodegenError
+from minirelax.ir.dim import Atom, Dim, Ranges, is_nonnegative
+from minirelax.ir.scalar import Apply, Literal, Load, Scalar, SizeValue, index_scalar, walk
+
+_INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=",
+          "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "logical_and": "&",
+          "logical_or": "|", "logical_xor": "^"}
+_LIBM = {"sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "sinh": "sinh",
+         "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "exp": "exp", "expm1": "expm1",
+         "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p", "erf": "erf", "hypot": "hypot", "exp2": "exp2", "power": "pow",
+         "cbrt": "cbrt", "float_power": "pow"}
+_WRITES_TWICE = frozenset({"square", "sign", "fmax", "fmin", "isnan", "absolute", "maximum", "minimum"})      # templates that repeat an operand
+_DIVISION = {"floor_divide": "floordiv", "remainder": "mod", "fmod": "fmod"}
+FLOATS = ("f32", "f64")
+
+
+class ScalarWriter:
+    """Writes one block's scalars: shared subexpressions become lines ``s0 = ...``, the rest is inline text."""
+
+    def __init__(self, out: SourceWriter, names: Names, access: Callable[[Load], str], ranges: Ranges):
+        self.out, self.names, self.access, self.ranges = out, names, access, ranges
+        self.named: dict[int, str] = {}
+
+    def value(self, root: Scalar) -> str:
+        """The text of `root`'s value; writes the lines it needs first."""
+        users: dict[int, int] = {}
+        nodes = list(walk(root))
+        for node in nodes:
+            for child in set(map(id, _inside(node))):
+                users[child] = users.get(child, 0) + 1 + (_inside_count(node, child) > 1)
+        repeated = {id(a) for n in nodes if isinstance(n, Apply) and n.function in _WRITES_TWICE for a in n.args}
+        texts: dict[int, str] = {}
+        for node in nodes:
+            if id(node) in self.named:
+                texts[id(node)] = self.named[id(node)]
+                continue
+            text = self._node(node, texts)
+            trivial = isinstance(node, Literal) or text.isidentifier()
+            if not trivial and (users.get(id(node), 0) > 1 or len(text) > 100 or id(node) in repeated):
+                text = self._name(text)
+                self.named[id(node)] = text
+            texts[id(node)] = text
+        return texts[id(root)]
+
+    def dim(self, d: Dim) -> str:
+        """A size or index polynomial as integer source."""
+        return dim_source(d, self.names.of, self.ranges)
+
+    def _name(self, text: str) -> str:
+        name = self.names.fresh("s")
+        self.out.line(f"{name} = {text}")
+        return name
+
+    def _node(self, node: Scalar, texts: Mapping[int, str]) -> str:
+        match node:
+            case Literal(value=v, dtype=dtype):
+                return literal_source(v, dtype)
+            case SizeValue(dim=d):
+                text = self.dim(d)
+                return text if text.isidentifier() else f"({text})"
+            case Load():
+                return self.access(node)
+            case Apply(function=function, args=args, dtype=dtype):
+                return self._apply(function, [texts[id(a)] for a in args], [a.dtype for a in args], dtype)
+        raise CodegenError(f"no source for the scalar {node!r}")
+
+    def _apply(self, function: str, args: list[str], dtypes: list[str], dtype: str) -> str:
+        operand = dtypes[-1]
+        if function == "check_index":
+            return self._checked(*args)
+        if function == "cast":
+            return _cast(args[0], dtypes[0], dtype)
+        if function == "where":
+            return f"select({', '.join(args)})"
+        if function.startswith("logical_"):
+            args = [a if t == "bool" else f"({a} != {literal_source(0, t)})" for a, t in zip(args, dtypes, strict=True)]
+            return f"(not {args[0]})" if function == "logical_not" else f"({args[0]} {_INFIX[function]} {args[1]})"
+        if operand == "bool":
+            return _on_bools(function, args)
+        text = _on_floats(function, args, operand) if operand in FLOATS else _on_integers(function, args, operand)
+        if text is None:
+            raise CodegenError(f"no source for {function} on {operand}", "cast the operand to a dtype that has it")
+        return text
+
+    def _checked(self, index: str, extent: str) -> str:
+        """Index inside 0..extent-1, else the program's error word is set and 0 is used: kernels cannot raise."""
+        name = self._name(index)
+        with self.out.block(f"if {name} < 0 or {name} >= {extent}:"):
+            self.out.line("error[0] = 1")
+            self.out.line(f"{name} = 0")
+        return name
+
+
+def dim_source(d: Dim, names: Mapping[object, str], ranges: Ranges = {}) -> str:        # noqa: B006 (never changed)
+    """A polynomial as integer source; divisions of what is never negative are plain machine divisions."""
+    if isinstance(d, int):
+        return str(d)
+    parts: list[str] = []
+    for mono, k in sorted(d.terms, key=lambda t: (not t[0], -len(t[0]))):
+        factors = [names.get(f, f) if isinstance(f, str) else _atom_source(f, names, ranges) for f in mono]
+        if abs(k) != 1 or not mono:
+            factors.insert(0, str(abs(k)))
+        text = "*".join(factors)
+        parts.append(text if not parts and k > 0 else f"-{text}" if not parts else f"{'-' if k < 0 else '+'} {text}")
+    return " ".join(parts)
+
+
+def literal_source(value: float | int | bool, dtype: str) -> str:
+    """A constant that Numba types as `dtype`."""
+    if dtype == "bool":
+        return str(bool(value))
+    if dtype in FLOATS:
+        text = "nan" if math.isnan(value) else "inf" if value == math.inf else "-inf" if value == -math.inf else repr(float(value))
+        return f"f32({text})" if dtype == "f32" else text
+    return str(value) if dtype == "i64" and value > -2**63 else f"{dtype}({value})"
+
+
+def _inside(node: Scalar) -> tuple[Scalar, ...]:
+    match node:
+        case Apply(args=args):
+            return args
+        case Load(indices=indices):
+            return tuple(i for i in indices if isinstance(i, Scalar))
+    return ()
+
+
+def _inside_count(node: Scalar, child: int) -> int:
+    return sum(id(c) == child for c in _inside(node))
+
+
+def _atom_source(atom: Atom, names: Mapping[object, str], ranges: Ranges) -> str:
+    left, right = dim_source(atom.left, names, ranges), dim_source(atom.right, names, ranges)
+    if atom.op in ("min", "max"):
+        return f"{atom.op}({left}, {right})"
+    helper = {"//": "floordiv_i64", "%": "mod_i64"}[atom.op]
+    if is_nonnegative(atom.left, ranges) and is_nonnegative(atom.right, ranges):
+        helper = {"//": "quotient", "%": "rest"}[atom.op]
+    return f"{helper}({left}, {right})"
+
+
+def _on_bools(function: str, args: list[str]) -> str:
+    if function in ("maximum", "add", "bitwise_or"):
+        return f"({args[0]} | {args[1]})"
+    if function in ("minimum", "multiply", "bitwise_and"):
+        return f"({args[0]} & {args[1]})"
+    if function in ("not_equal", "bitwise_xor"):
+        return f"({args[0]} ^ {args[1]})"
+    if function == "equal":
+        return f"(not ({args[0]} ^ {args[1]}))"
+    if function == "invert":
+        return f"(not {args[0]})"
+    if function in _INFIX:                                                   # order: False < True
+        return f"(u8({args[0]}) {_INFIX[function]} u8({args[1]}))"
+    raise CodegenError(f"no source for {function} on bool", "cast the operand to a number first")
+
+
+def _on_floats(function: str, args: list[str], dtype: str) -> str | None:
+    one, zero = literal_source(1, dtype), literal_source(0, dtype)
+    if function in _INFIX and not function.startswith("bitwise"):
+        return f"({args[0]} {_INFIX[function]} {args[1]})"
+    a = args[0]
+    match function:
+        case "maximum" | "minimum" | "copysign" | "fmod":
+            return f"{function}_{dtype}({', '.join(args)})"
+        case "floor_divide" | "remainder":
+            return f"{_DIVISION[function]}_{dtype}({', '.join(args)})"
+        case "fmax" | "fmin":
+            b, inner = args[1], f"{'maximum' if function == 'fmax' else 'minimum'}_{dtype}({a}, {args[1]})"
+            return f"select({a} != {a}, {b}, select({b} != {b}, {a}, {inner}))"
+        case "negative":
+            return f"(-{a})"
+        case "absolute" | "fabs":
+            return f"fabs_{dtype}({a})"
+        case "square":
+            return f"({a} * {a})"
+        case "reciprocal":
+            return f"({one} / {a})"
+        case "sign":
+            return f"select({a} > {zero}, {one}, select({a} < {zero}, -{one}, {a} if {a} != {a} else {zero}))"
+        case "sqrt" | "floor" | "ceil" | "trunc" | "rint":
+            return f"{function}_{dtype}({a})"
+        case "isnan":
+            return f"({a} != {a})"
+        case "isinf":
+            return f"(fabs_{dtype}({a}) == {literal_source(math.inf, dtype)})"
+        case "isfinite":
+            return f"(fabs_{dtype}({a}) < {literal_source(math.inf, dtype)})"
+        case "signbit":
+            return f"(copysign_{dtype}({one}, {a}) < {zero})"
+    native = "pow" if function in ("power", "float_power") else function
+    if (native, dtype) in SUPPORTED:
+        return f"{native}_{dtype}({', '.join(args)})"
+    if function in _LIBM:
+        return f"{dtype}(math_{_LIBM[function]}({', '.join(args)}))"
+    return None
+
+
+def _on_integers(function: str, args: list[str], dtype: str) -> str | None:
+    a = args[0]
+    narrow = (lambda text: text) if dtype in ("i64", "u64") else (lambda text: f"{dtype}({text})")
+    if function in ("equal", "not_equal") or function.startswith(("less", "greater")):
+        return f"({a} {_INFIX[function]} {args[1]})"
+    if function in _INFIX and function != "divide":
+        return narrow(f"({a} {_INFIX[function]} {args[1]})")
+    zero, one = literal_source(0, dtype), literal_source(1, dtype)
+    match function:
+        case "floor_divide" | "remainder" | "fmod":
+            return f"{_DIVISION[function]}_{dtype}({a}, {args[1]})"
+        case "maximum" | "minimum" | "fmax" | "fmin":
+            return f"select({a} {'>' if function in ('maximum', 'fmax') else '<'} {args[1]}, {a}, {args[1]})"
+        case "negative":
+            return narrow(f"(-{a})") if dtype[0] == "i" else f"{dtype}({zero} - {a})"
+        case "absolute":
+            return a if dtype[0] == "u" else f"select({a} < {zero}, {narrow(f'(-{a})')}, {a})"
+        case "sign":
+            return f"select({a} > {zero}, {one}, select({a} < {zero}, {narrow(f'({zero} - {one})')}, {zero}))"
+        case "square":
+            return narrow(f"({a} * {a})")
+        case "invert":
+            return narrow(f"(~{a})")
+        case "left_shift" | "right_shift":
+            return f"{function}_{dtype}({a}, {args[1]})"
+        case "power":
+            return f"power_{dtype}({a}, {args[1]})"
+        case "floor" | "ceil" | "trunc" | "rint":
+            return a
+        case "isnan" | "isinf":
+            return "False"
+        case "isfinite":
+            return "True"
+        case "signbit":
+            return f"({a} < {zero})"
+    return None
+
+
+def _cast(text: str, old: str, new: str) -> str:
+    if new == old:
+        return text
+    if new == "bool":
+        return f"({text} != {literal_source(0, old)})"
+    if old in FLOATS and new not in FLOATS:                  # as C does on x86: through the next wider signed integer
+        through = {"i8": "i32", "u8": "i32", "i16": "i32", "u16": "i32", "u32": "i64"}.get(new)
+        return f"{new}({through}({text}))" if through else f"{new}({text})"
+    return f"{new}({text})"
+
+
+def index_source(index: Dim | Scalar, writer: ScalarWriter) -> str:
+    """An access's offset as source."""
+    return writer.value(index_scalar(index)) if isinstance(index, Scalar) else writer.dim(index)

@@ -1,0 +1,86 @@
+"""Errors that say what went wrong, where in the user's file, and what to do about it."""
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class CompileError(Exception):
+    """Base of everything that a mistake in a user's program, or in a call of it, can raise.
+
+    `what` names the operation and the fact, `where` the user's line (found by walking out of this package when not
+    given), `hint` the way out.
+    """
+
+    def __init__(self, what: str, hint: str = "", where: str | None = None):
+        where = user_line() if where is None else where
+        self.what, self.hint, self.where = what, hint, where
+        super().__init__("\n".join(filter(None, [what, where and f"  at {where}", hint and f"  hint: {hint}"])))
+
+
+class ShapeError(CompileError, ValueError):
+    """Sizes that do not fit: of operands, of an argument against its declaration, of a match_cast."""
+
+
+class DTypeError(CompileError, TypeError):
+    """An element type that does not fit, or that the compiler does not have."""
+
+
+class ArgumentError(CompileError, TypeError):
+    """A call with too few, too many, or the wrong kind of arguments."""
+
+
+class BranchError(CompileError, TypeError):
+    """Python control flow on the value of an array, which is not known while tracing."""
+
+
+class UnsupportedError(CompileError, TypeError):
+    """A NumPy function, or an option of one, that the compiler does not have."""
+
+
+class IndexingError(CompileError, IndexError):
+    """An index outside its axis, or of a kind that cannot be traced."""
+
+
+class ParseError(CompileError, SyntaxError):
+    """Text that is not IR."""
+
+
+class VerifyError(CompileError):
+    """A module that breaks an invariant of the IR: a mistake in a pass or in hand-written text."""
+
+
+class CodegenError(CompileError):
+    """A kernel for which no machine code could be made."""
+
+
+class RunError(CompileError):
+    """A failure while a compiled program ran, such as an index out of range."""
+
+
+class CacheWarning(UserWarning):
+    """The object-code cache could not be read or written; the code was compiled again."""
+
+
+def user_line() -> str:
+    """``file:line   text`` of the innermost stack frame outside this package, or an empty string."""
+    found = user_frame()
+    if found is None:
+        return ""
+    name, line = found
+    return f"{os.path.basename(name)}:{line}   {linecache.getline(name, line).strip()}".rstrip()
+
+
+def user_frame() -> tuple[str, int] | None:
+    """File name and line of the innermost stack frame outside this package (and outside NumPy's own dispatch)."""
+    frame = sys._getframe()
+    while frame and (frame.f_code.co_filename.startswith(PACKAGE) or _is_numpy(frame.f_code.co_filename)):
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno) if frame else None
+
+
+def _is_numpy(filename: str) -> bool:
+    return f"{os.sep}numpy{os.sep}" in filename and "site-packages" in filename

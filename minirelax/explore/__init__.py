@@ -1,0 +1,15 @@
+"""Views of everything the compiler makes, for terminals and notebooks; the only part that knows rich.
+
+Nothing else imports this folder at module level, and rich itself is imported on first use, so that a program that never
+looks pays nothing.
+"""
+from minirelax.explore.compilations import Compilation, Compilations
+from minirelax.explore.diff import Diff
+from minirelax.explore.highlight import highlighted, mimebundle
+from minirelax.explore.memory import MemoryPlan, memory_plan
+from minirelax.explore.progress import Progress
+from minirelax.explore.stages import Stages
+from minirelax.explore.view import View
+
+__all__ = [
+    "Compilation", "Compilations", "Diff", "MemoryPlan", "Progress", "Stages", "View", "highlighted", "memory_plan", "mimebundle"]

@@ -1,0 +1,166 @@
+"""The memory plan: which storages a program takes, which tensors live in each over time, and how many bytes that makes.
+
+It is read off a module after the pass ``plan_memory``.  A *step* is a kernel or library call; a tensor lives from the step
+that writes it to the last one that reads it or a view of it.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from minirelax.explore.view import View
+from minirelax.ir.dim import Dim, names, product, value
+from minirelax.ir.graph import AllocStorage, AllocTensor, Atom, Binding, Function, Module, RunKernel, RunLibrary, Var
+from minirelax.ir.graph import View as Reshaped
+from minirelax.ir.types import Tensor, itemsize
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A tensor in memory, and the first and last step at which it is needed."""
+
+    name: str
+    type: Tensor
+    first: int
+    last: int
+
+    @property
+    def bytes(self) -> Dim:
+        """How many bytes the tensor takes, as an expression in the sizes."""
+        return product(self.type.shape) * itemsize(self.type.dtype)
+
+
+@dataclass(frozen=True)
+class StorageUse:
+    """One storage: its name, its bytes, and its tenants in the order of their lives."""
+
+    name: str
+    bytes: Dim
+    tenants: tuple[Tenant, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class MemoryPlan(View):
+    """`storages` are the arena's parts; `results` the tensors that are allocated one by one because the caller gets them."""
+
+    steps: tuple[str, ...]
+    storages: tuple[StorageUse, ...]
+    results: tuple[Tenant, ...]
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    __str__ = View.__str__
+    __repr__ = View.__str__
+
+    @property
+    def peak(self) -> Dim:
+        """Bytes of all storages together, as an expression in the sizes (without the results, which belong to the caller)."""
+        return sum((s.bytes for s in self.storages), 0)
+
+    @property
+    def unplanned(self) -> Dim:
+        """Bytes that the same tensors would take without sharing."""
+        return sum((t.bytes for s in self.storages for t in s.tenants), 0)
+
+    def peak_bytes(self, **sizes: int) -> int:
+        """The number that `peak` stands for, given every size it mentions.  Raises KeyError for a size without a value."""
+        return value(self.peak, sizes)
+
+    def at(self, **sizes: int) -> MemoryPlan:
+        """The same plan, shown with the numbers of bytes at these sizes beside the expressions."""
+        return replace(self, sizes=tuple(sizes.items()))
+
+    def __rich__(self) -> Group:
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+        table = Table("storage", "bytes", "tensors that live there (steps)", "over time", box=box.SIMPLE_HEAD)
+        for s in self.storages:
+            who = ", ".join(f"{t.name} ({t.first}-{t.last})" for t in s.tenants)
+            table.add_row(Text(s.name), Text(self._bytes(s.bytes)), Text(who), Text(timeline(s, len(self.steps))))
+        lines = [f"peak             {self._bytes(self.peak)} bytes", f"without sharing  {self._bytes(self.unplanned)} bytes"]
+        lines += [f"result           {self._bytes(t.bytes)} bytes   {t.name}: {t.type}" for t in self.results]
+        return Group(table, Text("\n".join(lines)))
+
+    def _bytes(self, d: Dim) -> str:
+        known = dict(self.sizes)
+        return f"{d} = {value(d, known):,}" if not isinstance(d, int) and names(d) <= known.keys() else str(d)
+
+
+def timeline(storage: StorageUse, steps: int) -> str:
+    """One character per step: who of the tenants is alive, by alternating shade; a dot where nobody is."""
+    line = ["·"] * steps
+    for i, t in enumerate(storage.tenants):
+        line[t.first:t.last + 1] = ("█" if i % 2 == 0 else "▒") * len(line[t.first:t.last + 1])
+    return "".join(line)
+
+
+def memory_plan(module: Module, function: str | None = None) -> MemoryPlan:
+    """The plan of `function` (by default the module's entry).  The module must be one after ``lower_calls``."""
+    fn = module[function] if function else next(f for f in module.functions if not f.private)
+    bindings = fn.bindings
+    home = {name: root for name, root in _homes(bindings)}
+    steps = [b for b in bindings if isinstance(b.value, RunKernel | RunLibrary)]
+    lives = _lives(fn, steps, home)
+    tenants: dict[str, list[Tenant]] = {b.var.name: [] for b in bindings if isinstance(b.value, AllocStorage)}
+    results = []
+    for b in bindings:
+        if isinstance(b.value, AllocTensor) and isinstance(b.var.type, Tensor) and b.var.name in lives:
+            tenant = Tenant(b.var.name, b.var.type, *lives[b.var.name])
+            storage = b.value.storage[0].name if b.value.storage else None
+            (results if storage is None else tenants[storage]).append(tenant)
+    storages = tuple(StorageUse(b.var.name, b.value.bytes, tuple(sorted(tenants[b.var.name], key=lambda t: t.first)))
+                     for b in bindings if isinstance(b.value, AllocStorage))
+    return MemoryPlan(tuple(_step_name(b) for b in steps), storages, tuple(results))
+
+
+def _step_name(binding: Binding) -> str:
+    match binding.value:
+        case RunKernel(kernel=name) | RunLibrary(routine=name):
+            return name
+    return ""
+
+
+def _homes(bindings: tuple[Binding, ...]) -> Iterator[tuple[str, str]]:
+    """For every tensor and every view (of a view ...) of it: the tensor's name."""
+    home: dict[str, str] = {}
+    for b in bindings:
+        match b.value:
+            case AllocTensor():
+                home[b.var.name] = b.var.name
+            case Reshaped(value=Var(name=name)) if name in home:
+                home[b.var.name] = home[name]
+    yield from home.items()
+
+
+def _lives(fn: Function, steps: list[Binding], home: dict[str, str]) -> dict[str, tuple[int, int]]:
+    """First and last step of each tensor; the ones that leave the function live to the end."""
+    lives: dict[str, tuple[int, int]] = {}
+    for i, step in enumerate(steps):
+        for atom in step.value.operands():
+            _extend(lives, home, atom, i)
+    for atom in _leaving(fn):
+        _extend(lives, home, atom, max(len(steps) - 1, 0))
+    return lives
+
+
+def _leaving(fn: Function) -> Iterator[Atom]:
+    """The result, and what it is a tuple of."""
+    made = {b.var.name: b.value for b in fn.bindings if b.var}
+    stack: list[Atom] = [fn.result]
+    while stack:
+        atom = stack.pop()
+        yield atom
+        if isinstance(atom, Var) and not isinstance(atom.type, Tensor) and atom.name in made:
+            stack.extend(made[atom.name].operands())
+
+
+def _extend(lives: dict[str, tuple[int, int]], home: dict[str, str], atom: Atom, step: int) -> None:
+    name = home.get(atom.name) if isinstance(atom, Var) else None
+    if name is not None:
+        first, last = lives.get(name, (step, step))
+        lives[name] = (min(first, step), max(last, step))

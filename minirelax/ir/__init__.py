@@ -1,0 +1,1 @@
+"""What programs are: sizes, types, the graph level, the loop level, their text, and their meaning."""

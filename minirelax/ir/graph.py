@@ -1,0 +1,361 @@
+"""The graph level: modules of functions made of one-operation bindings, in single-assignment form.
+
+Everything here is a frozen dataclass compared by value.  A name is given once, when its binding is made, and is kept by
+every pass, so any two stages can be diffed.  The right-hand sides are `Expr`s; an op of `minirelax.ops` *is* an `Expr`.
+"""
+from __future__ import annotations
+
+import functools
+import hashlib
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, get_type_hints
+
+import numpy as np
+
+from minirelax.ir.dim import Dim
+from minirelax.ir.types import Tensor, Type, dtype_name
+
+if TYPE_CHECKING:
+    from minirelax.ir.loop import Kernel
+
+
+@dataclass(frozen=True)
+class Var:
+    """A named value."""
+
+    name: str
+    type: Type
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Const:
+    """A scalar written in place: ``maximum(v0, 0.0)``."""
+
+    value: float | int | bool
+    dtype: str
+
+    def __eq__(self, other: object) -> bool:           # -0.0 differs from 0.0, and nan equals nan
+        return isinstance(other, Const) and self.dtype == other.dtype and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash((repr(self.value), self.dtype))
+
+    @property
+    def type(self) -> Tensor:
+        return Tensor(self.dtype, ())
+
+
+Atom = Var | Const
+
+
+@dataclass(frozen=True)
+class Source:
+    """The user's line that a binding came from."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Expr:
+    """The right-hand side of a binding.  Fields annotated `Atom` (or tuples of it) are its operands; the rest, attributes."""
+
+    def operands(self) -> tuple[Atom, ...]:
+        """The values read, in order."""
+        return tuple(a for name in operand_names(type(self)) for a in _flat(getattr(self, name)))
+
+    def attributes(self) -> dict[str, object]:
+        """What is not an operand, by field name, in declaration order."""
+        inside = operand_names(type(self))
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in inside}
+
+    def map_operands(self, fn: Callable[[Atom], Atom]) -> Expr:
+        """The same expression on other values."""
+        names = operand_names(type(self))
+        return replace(self, **{n: _mapped(fn, getattr(self, n)) for n in names}) if names else self
+
+
+@functools.cache
+def operand_names(cls: type[Expr]) -> tuple[str, ...]:
+    """The fields of `cls` annotated ``Atom`` or ``tuple[Atom, ...]``."""
+    hints = get_type_hints(cls)
+    return tuple(f.name for f in fields(cls) if hints[f.name] in (Atom, tuple[Atom, ...]))
+
+
+@dataclass(frozen=True)
+class MatchCast(Expr):
+    """Check at run time that `value` has this type; named sizes that appear here first are bound by it (digest 1.2)."""
+
+    value: Atom
+    type: Type
+
+
+@dataclass(frozen=True)
+class MakeTuple(Expr):
+    """Several values as one: printed ``(a, b)``."""
+
+    items: tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class TupleItem(Expr):
+    """One value of a tuple: printed ``v[0]``."""
+
+    value: Atom
+    index: int
+
+
+@dataclass(frozen=True)
+class CallFunction(Expr):
+    """Call another graph function of this module; `sizes` are extra named sizes that its parameters do not bind."""
+
+    function: str
+    args: tuple[Atom, ...]
+    sizes: tuple[Dim, ...] = ()
+
+
+@dataclass(frozen=True)
+class CallKernel(Expr):
+    """Run a kernel of this module on freshly allocated outputs; `sizes` are the values of the kernel's size parameters."""
+
+    kernel: str
+    args: tuple[Atom, ...]
+    sizes: tuple[Dim, ...] = ()
+
+
+@dataclass(frozen=True)
+class CallLibrary(Expr):
+    """Call a routine that somebody else wrote, registered by name: NumPy, BLAS, a C function."""
+
+    routine: str
+    args: tuple[Atom, ...]
+    options: tuple[tuple[str, object], ...] = ()      # keyword arguments
+
+
+@dataclass(frozen=True)
+class AllocStorage(Expr):
+    """Memory of so many bytes (after plan_memory)."""
+
+    bytes: Dim
+
+
+@dataclass(frozen=True)
+class AllocTensor(Expr):
+    """An uninitialised tensor (after lower_calls); in `storage` once memory is planned, else wherever."""
+
+    storage: tuple[Atom, ...] = ()
+
+
+@dataclass(frozen=True)
+class View(Expr):
+    """The same elements in the same (row-major) order under another shape: no copy."""
+
+    value: Atom
+
+
+@dataclass(frozen=True)
+class RunKernel(Expr):
+    """A kernel call in destination-passing style: writes `out`.  An effect: its binding has no variable."""
+
+    kernel: str
+    args: tuple[Atom, ...]
+    out: tuple[Atom, ...]
+    sizes: tuple[Dim, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunLibrary(Expr):
+    """A library call in destination-passing style: writes `out`.  An effect: its binding has no variable."""
+
+    routine: str
+    args: tuple[Atom, ...]
+    out: tuple[Atom, ...]
+    options: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True)
+class Heap(Expr):
+    """Evaluate one size expression into slot `slot` of the shape heap (after bind_shapes).  An effect."""
+
+    slot: int
+    value: Dim
+
+
+@dataclass(frozen=True)
+class MatchShape(Expr):
+    """Compare a value's sizes with `pattern`, storing those in `binds` on first sight (after bind_shapes).  An effect."""
+
+    value: Atom
+    pattern: tuple[Dim, ...]
+    binds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Binding:
+    """``var = value``; without a variable, an effect."""
+
+    var: Var | None
+    value: Expr
+    source: Source | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Dataflow:
+    """Bindings without side effects: any may be moved, merged, or dropped if not in `outputs`."""
+
+    bindings: tuple[Binding, ...]
+    outputs: tuple[Var, ...]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A fact about sizes under which this program is the right one; checked at every call (architecture 3)."""
+
+    relation: str                     # "==", "!=", "<", "<=", ">", ">="
+    left: Dim
+    right: Dim
+    source: Source | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A graph-level function.  `bound` are parameters whose values are fixed when the program is bound (weights)."""
+
+    name: str
+    params: tuple[Var, ...]
+    body: tuple[Dataflow | Binding, ...]
+    result: Atom
+    bound: tuple[Var, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    private: bool = False
+
+    def __str__(self) -> str:
+        from minirelax.ir.printer import print_function
+        return print_function(self)
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """All bindings, in order, inside dataflow blocks or not."""
+        return tuple(b for part in self.body for b in (part.bindings if isinstance(part, Dataflow) else (part,)))
+
+
+class Array:
+    """A constant array, compared by content.  Immutable: the array is copied in and made read-only."""
+
+    _known: weakref.WeakValueDictionary[str, Array] = weakref.WeakValueDictionary()
+
+    def __init__(self, value: np.ndarray):
+        value = np.array(value, dtype=np.asarray(value).dtype.newbyteorder("="), order="C")
+        value.flags.writeable = False
+        self.value = value
+        self.type = Tensor(dtype_name(value.dtype), value.shape)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """The first 16 hex digits of the content's SHA-256, over dtype, shape and bytes."""
+        return hashlib.sha256(f"{self.type}".encode() + self.value.tobytes()).hexdigest()[:16]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Array) and (self is other or (self.type == other.type and self.digest == other.digest))
+
+    def __hash__(self) -> int:
+        return hash(self.type)
+
+    def __repr__(self) -> str:
+        return f"Array({self.type}, {self.digest})"
+
+    def remember(self) -> str:
+        """The digest, after making this array findable by `recall` for as long as it lives."""
+        Array._known[self.digest] = self
+        return self.digest
+
+    @staticmethod
+    def recall(digest: str) -> Array | None:
+        """The living array with this digest, if any."""
+        return Array._known.get(digest)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A named array of the module, visible in all its functions."""
+
+    name: str
+    array: Array
+
+    @property
+    def var(self) -> Var:
+        return Var(self.name, self.array.type)
+
+
+@dataclass(frozen=True)
+class Module:
+    """Functions, kernels and constants: one program at one stage.  The first public function is the entry."""
+
+    functions: tuple[Function, ...]
+    kernels: tuple[Kernel, ...] = ()
+    constants: tuple[Constant, ...] = ()
+
+    def __str__(self) -> str:
+        from minirelax.ir.printer import print_module
+        return print_module(self)
+
+    def __getitem__(self, name: str) -> Function | Kernel:
+        found = next((f for f in (*self.kernels, *self.functions) if f.name == name), None)
+        if found is None:
+            raise KeyError(f"no function or kernel {name!r}; there are {', '.join(f.name for f in (*self.kernels, *self.functions))}")
+        return found
+
+    def __rich__(self):
+        from minirelax.explore import highlighted
+        return highlighted(self)
+
+    def _repr_mimebundle_(self, include=None, exclude=None, **_):
+        from minirelax.explore import mimebundle
+        return mimebundle(self)
+
+
+def uses(function: Function) -> dict[str, int]:
+    """How often each name is read; being a block's output or the result is a read."""
+    count: dict[str, int] = {}
+    for part in function.body:
+        bindings = part.bindings if isinstance(part, Dataflow) else (part,)
+        for atom in (a for b in bindings for a in b.value.operands()):
+            if isinstance(atom, Var):
+                count[atom.name] = count.get(atom.name, 0) + 1
+    for atom in (*(v for part in function.body if isinstance(part, Dataflow) for v in part.outputs), function.result):
+        if isinstance(atom, Var):
+            count[atom.name] = count.get(atom.name, 0) + 1
+    return count
+
+
+def fresh_names(function: Function, module: Module | None = None, prefix: str = "v") -> Iterator[str]:
+    """``v0, v1, ...``: the ones that `function` (and the module's constants) do not use."""
+    taken = {v.name for v in (*function.params, *function.bound)} | {b.var.name for b in function.bindings if b.var}
+    taken |= {c.name for c in module.constants} if module else set()
+    i = 0
+    while True:
+        if f"{prefix}{i}" not in taken:
+            taken.add(f"{prefix}{i}")
+            yield f"{prefix}{i}"
+        i += 1
+
+
+def map_blocks(function: Function, fn: Callable[[Dataflow], Dataflow]) -> Function:
+    """`function` with every dataflow block replaced by ``fn(block)``."""
+    return replace(function, body=tuple(fn(part) if isinstance(part, Dataflow) else part for part in function.body))
+
+
+def _flat(operand) -> tuple[Atom, ...]:
+    return operand if isinstance(operand, tuple) else (operand,)
+
+
+def _mapped(fn, operand):
+    return tuple(map(fn, operand)) if isinstance(operand, tuple) else fn(operand)

@@ -1,0 +1,35 @@
+"""The operators of scalar text and how tightly they bind; what the printer and the parser of kernels must agree on.
+
+Precedences are Python's.  A polynomial over sizes and axes is a single scalar (`scalar.SizeValue`), not arithmetic on scalars:
+``i + n`` is a size; arithmetic that happens to have only sizes as operands says so, ``size(i) + size(n)``.
+"""
+from __future__ import annotations
+
+import ast
+
+from minirelax.ir.scalar import Literal, Scalar
+from minirelax.ir.types import NUMPY_DTYPES
+
+COMPARISON, SUM, PRODUCT, UNARY, POWER, ATOM = 0, 5, 6, 7, 8, 9          # precedences that are mentioned by name
+
+INFIX: dict[str, tuple[str, int, type[ast.operator]]] = {
+    "bitwise_or": ("|", 1, ast.BitOr), "bitwise_xor": ("^", 2, ast.BitXor), "bitwise_and": ("&", 3, ast.BitAnd),
+    "left_shift": ("<<", 4, ast.LShift), "right_shift": (">>", 4, ast.RShift),
+    "add": ("+", SUM, ast.Add), "subtract": ("-", SUM, ast.Sub),
+    "multiply": ("*", PRODUCT, ast.Mult), "divide": ("/", PRODUCT, ast.Div),
+    "floor_divide": ("//", PRODUCT, ast.FloorDiv), "remainder": ("%", PRODUCT, ast.Mod), "power": ("**", POWER, ast.Pow)}
+COMPARE: dict[str, tuple[str, type[ast.cmpop]]] = {
+    "less": ("<", ast.Lt), "less_equal": ("<=", ast.LtE), "greater": (">", ast.Gt), "greater_equal": (">=", ast.GtE),
+    "equal": ("==", ast.Eq), "not_equal": ("!=", ast.NotEq)}
+PREFIX: dict[str, tuple[str, type[ast.unaryop]]] = {"negative": ("-", ast.USub), "invert": ("~", ast.Invert)}
+
+SIZE_ARITHMETIC = ("add", "subtract", "multiply", "floor_divide", "remainder", "negative")     # what sizes can do themselves
+UPDATES = {"sum": "+=", "prod": "*="}                      # reductions written as Python's in-place operators
+NUMBER_NAMES = {"inf": float("inf"), "nan": float("nan")}
+RESERVED = frozenset((*NUMBER_NAMES, *NUMPY_DTYPES, "range", "local", "size", "min", "max", "heap"))
+
+
+def sibling_dtype(args: tuple[Scalar, ...]) -> str | None:
+    """The dtype that a bare number among `args` has: that of the first other argument that is not a bool, or bool if all are."""
+    dtypes = [a.dtype for a in args if not isinstance(a, Literal)]
+    return next((d for d in dtypes if d != "bool"), dtypes[0] if dtypes else None)

@@ -1,0 +1,27 @@
+"""The ops: each is one class that says its operands, its type, its meaning by NumPy, and its loops.
+
+>>> len(OPS) > 90, OPS["matmul"].__name__
+(True, 'Matmul')
+"""
+from __future__ import annotations
+
+from minirelax.ir.op import OPS
+from minirelax.ops import (
+    arithmetic,
+    comparison,
+    create,
+    elementwise,
+    index,
+    lapack,
+    linalg,
+    logic,
+    movement,
+    reduce,
+    rounding,
+    scatter,
+    sequence,
+    transcendental,
+)
+
+__all__ = ["OPS", "arithmetic", "comparison", "create", "elementwise", "index", "lapack", "linalg", "logic", "movement", "reduce",
+           "rounding", "scatter", "sequence", "transcendental"]

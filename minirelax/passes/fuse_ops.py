@@ -1,0 +1,179 @@
+"""Group kernel calls that should become one kernel; each group becomes a private function.
+
+A group is right whatever it holds, since merged blocks still run one after the other, as long as it is *convex*: no value
+leaves it and comes back.  Sizes count as values here, so no call moves above the `match_cast` that binds a size it uses.
+What is grouped is what saves memory traffic, in phases (after TVM's post-dominator partitioning, Relax section 4.2):
+
+1. epilogue: a contraction takes the pointwise calls up to its post-dominator, if all run over its own axes (bias, gelu,
+   residual); 2. prologue: a contraction takes a call that only moves (or converts) elements for it, while its
+   accesses stay linear in the loops' indices; 3. rows: reductions and pointwise calls that share leading axes (softmax,
+   layer normalisation) and read each other along them; pointwise calls over the same axes, with several results if
+   need be; and any pointwise call whose single reader uses each element once, or that is very cheap.
+
+A group has one contraction at most, and a contraction's result never feeds a reduction inside its group.
+A copy in the same order (a reshape) is left alone: `lower_calls` makes it a view, which costs nothing.
+
+>>> from minirelax.ir.parser import parse
+>>> module = parse('''
+... @kernel
+... def exp(x: f32[n], out: f32[n], *, n):
+...     for i in range(n):
+...         out[i] = exp(x[i])
+...
+... def main(x: f32[2*n]) -> f32[2*n]:
+...     with dataflow():
+...         v0: f32[2*n] = call_kernel(exp, x, sizes=(2*n,))
+...         v1: f32[2*n] = call_kernel(exp, v0, sizes=(2*n,))
+...         output(v1)
+...     return v1''')
+>>> print(fuse_ops(module)["fused_exp_exp"])
+@private
+def fused_exp_exp(x: f32[2*n]) -> f32[2*n]:
+    with dataflow():
+        v0: f32[2*n] = call_kernel(exp, x, sizes=(2*n,))
+        v1: f32[2*n] = call_kernel(exp, v0, sizes=(2*n,))
+        output(v1)
+    return v1
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minirelax.ir.graph import CallKernel, Dataflow, Function, Module, Var, fresh_names
+from minirelax.ir.loop import Kernel
+from minirelax.ir.types import substitute_type
+from minirelax.passes.base import BIND
+from minirelax.passes.group_functions import GroupFunctions
+from minirelax.passes.grouping import Groups
+from minirelax.passes.kernel_facts import Facts, changes_only_unit_axes, facts_of, is_affine_prologue
+from minirelax.passes.share_kernels import rename_block
+
+LARGEST = 256         # calls in a group: a bound on the size of one kernel's code
+
+
+def fuse_ops(module: Module) -> Module:
+    """`module` with groups of kernel calls moved into private functions."""
+    facts = {k.name: facts_of(k) for k in module.kernels}
+    made = GroupFunctions(module)
+    functions = tuple(_fused(f, module, facts, made) for f in module.functions)
+    return replace(module, functions=(*functions, *made.functions))
+
+
+def _fused(function: Function, module: Module, facts: dict[str, Facts], made: GroupFunctions) -> Function:
+    if function.private or function.name == BIND:
+        return function
+    bound: set[str] = {str(d) for v in (*function.params, *function.bound) for d in getattr(v.type, "shape", None) or ()}
+    parts, names = [], fresh_names(function, module)
+    for part in function.body:
+        if isinstance(part, Dataflow):
+            groups = Groups(part, facts, bound)
+            _Fusion(groups).run()
+            part = made.regroup(part, groups.in_order(), names)
+        parts.append(part)
+    return replace(function, body=tuple(parts))
+
+
+class _Fusion:
+    """The three phases, on one dataflow block."""
+
+    def __init__(self, groups: Groups):
+        self.groups = groups
+        self.sums: dict[tuple, bool] = {}
+
+    def run(self) -> None:
+        calls = [n for n in range(len(self.groups.bindings)) if self.groups.facts[n] is not None]
+        contractions = [n for n in calls if self.groups.facts[n].role == "contraction"]
+        for n in contractions:
+            self._add_epilogue(n)
+        for n in contractions:
+            self._add_prologue(n, n)
+        for n in calls:
+            for producer in self.groups.producers[n]:
+                self._join(producer, n)
+
+    def _add_epilogue(self, anchor: int) -> None:
+        g, last = self.groups, anchor
+        while (end := g.post_dominator[last]) is not None:
+            path = g.between(last, end)
+            inside = {last, *path}
+            fits = all(g.facts[n] is not None and g.facts[n].role == "pointwise" and g.group[n].size == 1 and g.domain(n) == g.domain(anchor)
+                       and all(g.read(p, n).identity for p in g.producers[n] if p in inside) for n in path)
+            if not fits or g.group[anchor].size + len(path) > LARGEST or not g.merge([anchor, *path]):
+                return
+            last = end
+
+    def _add_prologue(self, reader: int, anchor: int) -> None:
+        g = self.groups
+        for n in g.producers[reader]:
+            facts = g.facts[n]
+            if (facts is not None and facts.movement and not self._is_view(facts) and g.group[n].size == 1 and g.users[n] == {reader}
+                    and len(g.read(n, reader).places) == 1 and self._stays_linear(n, reader) and g.merge([n, anchor])):
+                self._add_prologue(n, anchor)
+
+    def _stays_linear(self, producer: int, reader: int) -> bool:
+        g = self.groups
+        call, into = g.bindings[producer].value, g.bindings[reader].value
+        key = (call.kernel, into.kernel, call.sizes, into.sizes, into.args.index(g.bindings[producer].var))
+        if key not in self.sums:
+            ours, theirs = _at_sizes(g.facts[producer].kernel, call), _at_sizes(g.facts[reader].kernel, into)
+            facts = facts_of(theirs)
+            place = facts.reads[theirs.inputs[key[-1]].name].places[0]
+            self.sums[key] = is_affine_prologue(facts, place, rename_block(ours.blocks[0], {}, {}))
+        return self.sums[key]
+
+    def _join(self, producer: int, reader: int) -> None:
+        """Merge the two bindings' groups if that pays for every value that passes between them."""
+        g = self.groups
+        if g.facts[producer] is None:
+            return
+        ours, theirs = g.group[producer], g.group[reader]
+        if ours is theirs or "opaque" in (ours.role, theirs.role) or ours.size + theirs.size > LARGEST:
+            return
+        if self._is_lone_view(ours) or self._is_lone_view(theirs):
+            return
+        if (self._rows_fit(ours, theirs) if ours.role == "rows" else ours.role == "pointwise" and self._pointwise_fits(ours, theirs)):
+            g.merge([producer, reader])
+
+    def _rows_fit(self, ours, theirs) -> bool:
+        """A reduction's rows, read row by row."""
+        count = len(ours.rows)
+        if theirs.role == "contraction" or (theirs.role == "rows" and theirs.rows != ours.rows):
+            return False
+        if theirs.domain[:count] != ours.rows or (count == 0 and theirs.domain != ()):
+            return False
+        return all(self.groups.read(p, n).aligned >= count for p, n in self.groups.edges(ours, theirs))
+
+    def _pointwise_fits(self, ours, theirs) -> bool:
+        g, edges = self.groups, self.groups.edges(ours, theirs)
+        if any(g.facts[n].role == "contraction" for _, n in edges):
+            return False
+        if theirs.role == "rows":
+            count = len(theirs.rows)
+            together = count > 0 and ours.domain[:count] == theirs.rows and all(g.read(p, n).aligned >= count for p, n in edges)
+        else:
+            together = ours.domain == theirs.domain and all(g.read(p, n).identity for p, n in edges)
+        return together or self._can_be_inlined(ours, edges)
+
+    def _can_be_inlined(self, ours, edges: list[tuple[int, int]]) -> bool:
+        """One value leaves, to one reader, and is not computed more than once there, or is very cheap."""
+        g = self.groups
+        if len(edges) != 1 or g.results(ours) != [edges[0][0]] or g.users[edges[0][0]] != {edges[0][1]}:
+            return False
+        return g.read(*edges[0]).once or ours.is_cheap
+
+    def _is_lone_view(self, group) -> bool:
+        return group.size == 1 and self._is_view(self.groups.facts[group.first])
+
+    def _is_view(self, facts: Facts) -> bool:
+        return facts.flat_copy and not changes_only_unit_axes(facts.kernel)
+
+
+def _at_sizes(kernel: Kernel, call: CallKernel) -> Kernel:
+    """The kernel in its caller's sizes, with axis names that no size has."""
+    sizes = dict(zip(kernel.sizes, call.sizes, strict=True))
+    blocks = tuple(rename_block(b, {}, sizes, (f"_a{i}" for i in range(99)), (f"_r{i}" for i in range(99))) for b in kernel.blocks)
+    return replace(kernel, blocks=blocks, sizes=(), inputs=tuple(_typed(v, sizes) for v in kernel.inputs))
+
+
+def _typed(var: Var, sizes) -> Var:
+    return Var(var.name, substitute_type(var.type, sizes))

@@ -1,0 +1,197 @@
+"""The dependences of one dataflow block, and a partition of its bindings into convex groups.
+
+Bindings are known by their number.  A dependence is a value read, or a size that a `match_cast` of the block binds.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from minirelax.ir.dim import Dim, DimExpr, names, substitute
+from minirelax.ir.graph import Binding, CallKernel, Dataflow, MatchCast, Var
+from minirelax.ir.types import Tensor, symbols
+from minirelax.passes.inline import CHEAP
+from minirelax.passes.kernel_facts import Facts, Read
+
+
+@dataclass
+class Group:
+    """Bindings that belong together, in program order, and what they have in common (see `kernel_facts.Facts`)."""
+
+    members: list[int]
+    role: str
+    domain: tuple[Dim, ...] = ()
+    rows: tuple[Dim, ...] = ()
+    cost: int = 0
+    done: bool = field(default=False)
+
+    @property
+    def size(self) -> int:
+        return len(self.members)
+
+    @property
+    def first(self) -> int:
+        return self.members[0]
+
+    @property
+    def last(self) -> int:
+        return self.members[-1]
+
+    @property
+    def is_cheap(self) -> bool:
+        """May its value be computed again at each use?"""
+        return self.cost <= CHEAP
+
+
+class Groups:
+    """Who reads whom, and who is grouped with whom; at first every binding is alone."""
+
+    def __init__(self, block: Dataflow, facts: dict[str, Facts], bound: set[str]):
+        self.bindings = block.bindings
+        self.number = {b.var: n for n, b in enumerate(block.bindings)}
+        self.facts = [facts[b.value.kernel] if _is_groupable(b) else None for b in block.bindings]
+        self.producers, self.needs = self._dependences(bound)
+        self.users: list[set[int]] = [set() for _ in block.bindings]
+        for n, needed in enumerate(self.needs):
+            for p in needed:
+                self.users[p].add(n)
+        for v in block.outputs:
+            self.users[self.number[v]].add(len(block.bindings))          # the outside, which comes last
+        self.group = [self._alone(n) for n in range(len(block.bindings))]
+        self.post_dominator = self._post_dominators()
+
+    def domain(self, n: int) -> tuple[Dim, ...]:
+        """The extents of the loops that write this binding's value."""
+        return self.group[n].domain
+
+    def read(self, producer: int, reader: int) -> Read:
+        """How the kernel of one binding reads the value of another."""
+        facts = self.facts[reader]
+        position = self.bindings[reader].value.args.index(self.bindings[producer].var)
+        return facts.reads[facts.kernel.inputs[position].name]
+
+    def edges(self, ours: Group, theirs: Group) -> list[tuple[int, int]]:
+        """The values that pass from one group to the other, as pairs (binding, reader)."""
+        inside = set(ours.members)
+        return [(p, n) for n in theirs.members for p in self.producers[n] if p in inside]
+
+    def results(self, group: Group) -> list[int]:
+        """The members that are read outside of their group."""
+        inside = set(group.members)
+        return [n for n in group.members if self.users[n] - inside]
+
+    def between(self, start: int, end: int) -> list[int]:
+        """All bindings on paths from `start` to its post-dominator `end`, with `end`."""
+        seen, stack = {end}, [start]
+        while stack:
+            for n in self.users[stack.pop()]:
+                if n not in seen:
+                    seen.add(n)
+                    stack.append(n)
+        return sorted(seen)
+
+    def merge(self, members: Iterable[int]) -> bool:
+        """Make one group of the groups of `members`, unless a path would leave and re-enter it.  Says whether it did."""
+        parts = {id(self.group[n]): self.group[n] for n in members}
+        inside = {n for part in parts.values() for n in part.members}
+        if self._leaves_and_returns(inside):
+            return False
+        groups = sorted(parts.values(), key=lambda g: g.last)
+        role = max((g.role for g in groups), key=("pointwise", "rows", "contraction").index)
+        lead = next(g for g in groups if g.role == role)
+        domain = lead.domain if role == "contraction" else groups[-1].domain
+        merged = Group(sorted(inside), role, domain, lead.rows, sum(g.cost for g in groups))
+        for n in inside:
+            self.group[n] = merged
+        return True
+
+    def in_order(self) -> list[list[int]]:
+        """The groups' members, each group after all that it needs, otherwise as the program has them."""
+        order: list[list[int]] = []
+        for n in range(len(self.bindings)):
+            if n == self.group[n].last:
+                self._place(self.group[n], order)
+        return order
+
+    def _place(self, group: Group, order: list[list[int]]) -> None:
+        stack = [(group, False)]
+        while stack:
+            group, ready = stack.pop()
+            if group.done:
+                continue
+            if ready:
+                group.done = True
+                order.append(group.members)
+                continue
+            stack.append((group, True))
+            needed = {id(self.group[p]): self.group[p] for n in group.members for p in self.needs[n]}
+            stack += [(g, False) for g in sorted(needed.values(), key=lambda g: -g.last) if g is not group and not g.done]
+
+    def _dependences(self, bound: set[str]) -> tuple[list[list[int]], list[set[int]]]:
+        """For each binding, the bindings it reads, and the same with those that bind its sizes."""
+        binds: dict[str, int] = {}
+        producers: list[list[int]] = []
+        needs: list[set[int]] = []
+        for n, b in enumerate(self.bindings):
+            read = dict.fromkeys(self.number[a] for a in b.value.operands() if isinstance(a, Var) and a in self.number)
+            sizes = symbols(b.var.type) | {name for a in b.value.attributes().values() for name in names_inside(a)}
+            producers.append(list(read))
+            needs.append(set(read) | {binds[s] for s in sizes if s in binds})
+            if isinstance(b.value, MatchCast):
+                for s in symbols(b.var.type) - bound - binds.keys():
+                    binds[s] = n
+        return producers, needs
+
+    def _alone(self, n: int) -> Group:
+        facts = self.facts[n]
+        if facts is None:
+            return Group([n], "opaque")
+        call = self.bindings[n].value
+        sizes = {s: d for s, d in zip(facts.kernel.sizes, call.sizes, strict=True) if str(d) != s}
+        def here(dims):
+            return tuple(substitute(d, sizes) for d in dims) if sizes else dims
+        return Group([n], facts.role, here(facts.domain), here(facts.rows), facts.cost)
+
+    def _post_dominators(self) -> list[int | None]:
+        """The nearest binding that every path from each binding passes; None if that is the outside."""
+        outside = len(self.bindings)
+        found, depth = [outside] * (outside + 1), [0] * (outside + 1)
+        for n in range(outside - 1, -1, -1):
+            common: int | None = None
+            for user in self.users[n]:
+                a, b = user, user if common is None else common
+                while a != b:
+                    a, b = (found[a], b) if depth[a] > depth[b] else (a, found[b])
+                common = a
+            found[n] = outside if common is None else common
+            depth[n] = depth[found[n]] + 1
+        return [None if p == outside else p for p in found[:-1]]
+
+    def _leaves_and_returns(self, inside: set[int]) -> bool:
+        """Is there a path from the groups in `inside`, through another group, back into them?"""
+        last = max(inside)
+        stack = [u for n in inside for u in self.users[n] if u not in inside]
+        seen: set[int] = set()
+        while stack:
+            n = stack.pop()
+            if n in inside:
+                return True
+            if n >= len(self.bindings) or n in seen or self.group[n].first > last:
+                continue
+            for member in self.group[n].members:
+                seen.add(member)
+                stack += self.users[member]
+        return False
+
+
+def _is_groupable(binding: Binding) -> bool:
+    return isinstance(binding.value, CallKernel) and isinstance(binding.var.type, Tensor)
+
+
+def names_inside(attribute: object) -> Iterable[str]:
+    """The sizes that an attribute mentions."""
+    if isinstance(attribute, DimExpr):
+        yield from names(attribute)
+    elif isinstance(attribute, tuple):
+        for item in attribute:
+            yield from names_inside(item)

@@ -1,0 +1,103 @@
+"""Turn every op into a call: of a kernel made by its `lower` rule, or of a library routine.
+
+The kernel is the op's meaning on tensor expressions, with scalar constants written into it.  Sizes of the graph that it
+mentions become explicit parameters of the kernel, so that kernels that are equal up to names are one.
+
+>>> from minirelax.ir.parser import parse
+>>> before = parse('''
+... def main(x: f32[n], y: f32[2*m]) -> f32[2*m]:
+...     with dataflow():
+...         v0: f32[n] = maximum(x, 0.0)
+...         v1: f32[n] = sort(v0, axis=0)
+...         v2: f32[2*m] = maximum(y, 0.0)
+...         output(v1, v2)
+...     return v2''')
+>>> print(legalize(before))
+@kernel
+def maximum(x: f32[n], out: f32[n], *, n):
+    for i in range(n):
+        out[i] = maximum(x[i], 0.0)
+<BLANKLINE>
+@kernel
+def maximum_2(y: f32[2*m], out: f32[2*m], *, m):
+    for i in range(2*m):
+        out[i] = maximum(y[i], 0.0)
+<BLANKLINE>
+def main(x: f32[n], y: f32[2*m]) -> f32[2*m]:
+    with dataflow():
+        v0: f32[n] = call_kernel(maximum, x, sizes=(n,))
+        v1: f32[n] = call_library("sort", v0, axis=0)
+        v2: f32[2*m] = call_kernel(maximum_2, y, sizes=(m,))
+        output(v1, v2)
+    return v2
+
+Every kernel computes one op; `fuse_ops` and `fuse_kernels` join them.  Reshapes become kernels too: those that are left
+alone become views in `lower_calls`.  The function ``bind`` keeps its ops: it runs once, by their `numpy` rules.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minirelax.ir.dim import Dim, symbol
+from minirelax.ir.graph import Binding, CallKernel, CallLibrary, Const, Dataflow, Expr, Function, Module, Var
+from minirelax.ir.op import Op
+from minirelax.ir.scalar import literal
+from minirelax.ir.tensor import TensorExpr, lower_to_kernel
+from minirelax.ir.types import symbols
+from minirelax.passes.base import BIND
+from minirelax.passes.grouping import names_inside
+from minirelax.passes.share_kernels import KernelTable
+
+
+def legalize(module: Module) -> Module:
+    """`module` in which no function but ``bind`` contains an op."""
+    legalization = _Legalization(module)
+    functions = tuple(f if f.name == BIND else legalization.function(f) for f in module.functions)
+    return replace(module, functions=functions, kernels=legalization.table.kernels)
+
+
+class _Legalization:
+    """The kernels made so far, also by what they were made of."""
+
+    def __init__(self, module: Module):
+        self.table = KernelTable.of(module)
+        self.known: dict[tuple, tuple[str, tuple[Dim, ...]]] = {}
+
+    def function(self, function: Function) -> Function:
+        return replace(function, body=tuple(
+            Dataflow(tuple(map(self._binding, p.bindings)), p.outputs) if isinstance(p, Dataflow) else self._binding(p) for p in function.body))
+
+    def _binding(self, binding: Binding) -> Binding:
+        return replace(binding, value=self._call(binding.value)) if isinstance(binding.value, Op) else binding
+
+    def _call(self, op: Op) -> Expr:
+        if op.library:
+            return CallLibrary(op.opname(), op.operands(), tuple(op.attributes().items()))
+        args = tuple(dict.fromkeys(a for a in op.operands() if isinstance(a, Var)))
+        key = (type(op), repr(op.attributes()), tuple(a if isinstance(a, Const) else (args.index(a), a.type) for a in op.operands()))
+        if key not in self.known:
+            self.known[key] = self._kernel(op, args)
+        kernel, sizes = self.known[key]
+        return CallKernel(kernel, args, sizes)
+
+    def _kernel(self, op: Op, args: tuple[Var, ...]) -> tuple[str, tuple[Dim, ...]]:
+        sizes = frozenset().union(*(symbols(a.type) for a in args))
+        names = {a: _parameter_name(a.name, sizes) for a in args}
+        params = tuple(_literal(a) if isinstance(a, Const) else Var(names[a], a.type) for a in op.operands())
+        kernel = lower_to_kernel(op.opname(), op.lower, params, _all_names(op, sizes) | frozenset(names.values()))
+        return self.table.add(kernel), tuple(map(symbol, kernel.sizes))
+
+
+def _literal(constant: Const) -> TensorExpr:
+    return TensorExpr((), constant.dtype, lambda: literal(constant.value, constant.dtype))
+
+
+def _parameter_name(name: str, sizes: frozenset[str]) -> str:
+    """The value's own name, unless a size or the output has it."""
+    return f"{name}_" if name in sizes or name.startswith("out") else name
+
+
+def _all_names(op: Op, sizes: frozenset[str]) -> frozenset[str]:
+    """The sizes that an op mentions, in its attributes too: no loop may have such a name."""
+    return sizes | frozenset(n for a in op.attributes().values() for n in names_inside(a))
+

@@ -1,0 +1,296 @@
+"""An executable: a compiled program that can be bound to weights, called, pickled and inspected.
+
+A call is: store the arguments' addresses in a context's frame, run the first part of the table, allocate the results, run the
+second part.  Contexts (frame, arena, scratch) are taken from a free list, so concurrent calls do not meet.
+"""
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from minirelax.errors import CodegenError, IndexingError, RunError
+from minirelax.ir.graph import Module
+from minirelax.ir.types import NUMPY_DTYPES
+from minirelax.runtime import object_cache, pool
+from minirelax.runtime.build import Action, Built, Placed
+from minirelax.runtime.frame import FOUND, MESSAGE, Context
+from minirelax.runtime.instructions import Status
+from minirelax.runtime.vm import machine
+
+
+class Executable:
+    """A built program with its module; `bind` gives something callable.
+
+    Pickles as the built program and the module's text; object code is found in the cache, or compiled again, on loading.
+    """
+
+    def __init__(self, built: Built, module: Module, stages: tuple = (), on_kernel=None):
+        self.built, self.module, self.stages = built, module, stages
+        self._addresses = kernel_addresses(built.sources, on_kernel)
+
+    def __getstate__(self):
+        from dataclasses import replace
+        return replace(self.built, codes=()), str(self.module), {c.name: c.array.value for c in self.module.constants}
+
+    def __setstate__(self, state):
+        from minirelax.ir.graph import Array
+        from minirelax.ir.parser import parse
+        built, text, constants = state
+        arrays = {name: Array(value) for name, value in constants.items()}
+        for array in arrays.values():
+            array.remember()
+        self.__init__(built, parse(text, arrays))
+
+    @property
+    def source(self) -> str:
+        """The Numba source of all kernels."""
+        return "\n".join(self.built.sources.values())
+
+    @property
+    def table(self) -> str:
+        """The instruction table as text."""
+        return self.built.program.text()
+
+    def bind(self, bound_arrays: Sequence[np.ndarray] = ()) -> Bound:
+        """The program with its weights: `bound_arrays` are those that main's bound parameters name (after preparation by
+        the module's function ``bind``, if it has one)."""
+        return Bound(self, self._prepare(bound_arrays))
+
+    def _prepare(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run ``bind`` (transposes, packing) on the user's weights; constants of the module follow."""
+        if any(f.name == "bind" for f in self.module.functions):
+            from minirelax.ir.interpret import interpret
+            prepared = interpret(self.module, *arrays, function="bind")
+            arrays = prepared if isinstance(prepared, tuple) else (prepared,)
+        expected = len(self.built.bound) - len(self.module.constants)
+        if len(arrays) != expected:
+            raise RunError(f"{expected} bound arrays expected, {len(arrays)} given")
+        found = [*arrays, *(c.array.value for c in self.module.constants)]
+        return [np.ascontiguousarray(a, NUMPY_DTYPES[v.type.dtype]).reshape(v.type.shape)
+                for a, v in zip(found, self.built.bound, strict=True)]
+
+
+def kernel_addresses(sources: dict[str, str], on_kernel=None) -> dict[str, int]:
+    """Machine code of kernels: from the cache, else compiled (Numba is imported then and not before)."""
+    from minirelax.runtime.machine_code import Options, compile_separately
+    options = Options()
+
+    def compile_missing(missing: tuple[str, ...]):
+        from minirelax.codegen.numba_cpu import source_globals
+        found = {}
+        for i, name in enumerate(missing):
+            if on_kernel:
+                on_kernel(i, len(missing), name)
+            found |= compile_separately(sources[name], [name], source_globals(), options=options)
+        return found
+    return object_cache.load_or_compile_each({n: f"{s}\n{options.text}" for n, s in sources.items()}, compile_missing)
+
+
+class Bound:
+    """An executable with its weights.  Call it with arrays; see `__call__`."""
+
+    def __init__(self, executable: Executable, arrays: list[np.ndarray]):
+        built = executable.built
+        self.executable, self.arrays, self.built = executable, arrays, built
+        self._code = built.program.link(executable._addresses)
+        self._machine = machine()
+        self._free: list[_Call] = []
+        self._outputs = tuple((NUMPY_DTYPES[o.dtype], o.sizes) for o in built.outputs)
+        self._simple = len(built.results) == 1 and built.results[0].kind == "output" and not built.actions
+        self._tables = {d: _tile_addresses(d) for d in built.tables}
+        self._lock = threading.Lock()
+        self._count = len(built.params)
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
+        """The results, or None if ranks, dtypes, sizes or guards of this program do not hold for `arrays`.
+
+        Arrays that are not C-contiguous or aligned are copied first.  Raises IndexingError for a gather out of range.
+        """
+        try:
+            call = self._free.pop()
+        except IndexError:
+            call = _Call(self)
+        try:
+            return call.run(arrays)
+        finally:
+            self._free.append(call)
+
+    def explain(self, arrays: Sequence[np.ndarray]) -> str | None:
+        """Why `arrays` do not fit, or None if they do."""
+        call = _Call(self)
+        status = self._machine.enter(call.frame, call.code, 0, call.pool, *map(_native, arrays))
+        if status & 255 in (Status.PAUSE, Status.RETURN):
+            return None
+        message = int(call.context.slots[MESSAGE])
+        if 0 <= message < len(self.built.checks):
+            check, found = self.built.checks[message], int(call.context.slots[FOUND])
+            where = f"axis {check.axis} of {check.subject}" if check.axis >= 0 else check.subject
+            return f"{where}: {check.expected} expected" + (f", found {found}" if check.kind == "size" else "") if check.kind != "guard" else check.subject
+        return "sizes do not fit"
+
+
+class _Call:
+    """The memory of one running call."""
+
+    def __init__(self, bound: Bound):
+        built = bound.built
+        self.bound, self.built = bound, built
+        self.context = Context(built.program, bound._code, pool.get_num_threads())
+        self.frame, self.code, self.pool = self.context.address, self.context.code_address, pool.address()
+        self.slots = memoryview(self.context.slots)
+        self.arena = np.empty(0, np.uint8)
+        self.error = np.zeros(8, np.int64)
+        self.threads = pool.get_num_threads()
+        self.slots[built.error_slot] = self.error.ctypes.data
+        for slot, number in built.numbers.items():
+            self.slots[slot] = number
+        for dtype, slot in built.tables.items():
+            self.slots[slot] = bound._tables[dtype].ctypes.data
+        for slot, array in zip(built.bound_slots, bound.arrays, strict=True):
+            self.slots[slot] = array.ctypes.data
+
+    def run(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
+        bound, slots = self.bound, self.slots
+        enter = bound._machine.enter
+        status = enter(self.frame, self.code, 0, self.pool, *arrays)
+        if status & 255 != 5:                                            # PAUSE
+            status = self._second_look(arrays, status)
+            if status is None:
+                return None
+            arrays = self.arrays
+        bytes_needed = slots[self.built.arena_bytes]
+        if bytes_needed > self.arena.nbytes:
+            self._grow(bytes_needed)
+        outputs = [np.empty([slots[s] for s in sizes], dtype) for dtype, sizes in bound._outputs]
+        status = bound._machine.enter_released(self.frame, self.code, status >> 8, self.pool, *arrays, *outputs)
+        if status & 255 != 0:
+            status = self._continue(status, arrays, outputs)
+        if self.error[0]:
+            self.error[0] = 0
+            raise IndexingError("an index is out of range of its axis", "clip or wrap the indices, or use take(..., mode='clip')")
+        if bound._simple:
+            return (outputs[0],)
+        return self._results(arrays, outputs)
+
+    def _second_look(self, arrays, status: int) -> int | None:
+        """Arguments that the native check refused: copy what is not contiguous or not native, then ask once more."""
+        if status & 255 not in (Status.NOT_CONTIGUOUS, Status.ARRAY):
+            return None
+        self.arrays = [_native(a) for a in arrays]
+        status = self.bound._machine.enter(self.frame, self.code, 0, self.pool, *self.arrays)
+        return status if status & 255 == Status.PAUSE else None
+
+    def _grow(self, size: int) -> None:
+        """A larger arena, aligned to a cache line."""
+        self.memory = np.empty(int(size * 1.25) + 64, np.uint8)
+        start = -self.memory.ctypes.data % 64
+        self.arena = self.memory[start:]
+        self.slots[self.built.arena_slot] = self.arena.ctypes.data
+
+    def _continue(self, status: int, arrays, outputs) -> int:
+        """Serve the table: scratch memory that is too small, library calls; until it returns."""
+        self.values: dict[int, np.ndarray] = {}
+        while status & 255 != Status.RETURN:
+            match Status(status & 255):
+                case Status.SCRATCH:
+                    self.context.reserve_scratch(int(self.slots[FOUND] * 1.25) + 64)
+                case Status.LIBRARY:
+                    self._library(self.built.actions[self.slots[FOUND]], arrays)
+                case Status.FAIL | Status.GUARD:
+                    raise RunError(self._failed())
+                case other:
+                    raise CodegenError(f"the program stopped with status {other.name}")
+            status = self.bound._machine.enter_released(self.frame, self.code, status >> 8, self.pool, *arrays, *outputs)
+        return status
+
+    def _failed(self) -> str:
+        message = int(self.slots[MESSAGE])
+        if 0 <= message < len(self.built.checks):
+            check = self.built.checks[message]
+            return f"match_cast: axis {check.axis} of {check.subject} is {int(self.slots[FOUND])}, expected {check.expected}"
+        return "a size expression divides by zero or overflows"
+
+    def _library(self, action: Action, arrays) -> None:
+        if not action.routine:
+            placed, (index, slot) = action.out[0], action.values[0]
+            self._keep(index, slot, np.empty([self.slots[s] for s in placed.sizes], NUMPY_DTYPES[placed.dtype]))
+            return
+        from minirelax.ir.library import call_routine
+        results = call_routine(action.routine, [self._argument(a, arrays) for a in action.args], dict(action.options))
+        results = results if isinstance(results, tuple) else (results,)
+        for placed, result in zip(action.out, results, strict=False):
+            view = self._memory(placed)
+            if result.shape != view.shape:
+                raise RunError(f"library routine {action.routine} returned shape {result.shape}, expected {view.shape}")
+            view[...] = result
+        for (index, slot), result in zip(action.values, results, strict=False):
+            self._keep(index, slot, np.ascontiguousarray(result))
+
+    def _keep(self, index: int, slot: int, array: np.ndarray) -> None:
+        self.values[index] = array
+        self.slots[slot] = id(array)
+
+    def _argument(self, where, arrays) -> np.ndarray:
+        kind, index = where
+        match kind:
+            case "argument":
+                return arrays[index]
+            case "bound":
+                return self.bound.arrays[index]
+            case "value":
+                return self.values[index]
+            case "literal":
+                return np.asarray(index[0], NUMPY_DTYPES[index[1]])
+        return self._memory(index)
+
+    def _memory(self, placed: Placed) -> np.ndarray:
+        """A NumPy view of memory that the program owns."""
+        shape, dtype = tuple(self.slots[s] for s in placed.sizes), NUMPY_DTYPES[placed.dtype]
+        count = int(np.prod(shape, dtype=np.int64))
+        if count == 0:
+            return np.empty(shape, dtype)
+        return read_bytes(self.slots[placed.address], count * dtype.itemsize).view(dtype).reshape(shape)
+
+    def _results(self, arrays, outputs) -> tuple[np.ndarray, ...]:
+        """The result arrays; what is an argument, a weight or returned twice is copied."""
+        found, given = [], set()
+        for r in self.built.results:
+            match r.kind:
+                case "output":
+                    array = outputs[r.index].reshape([self.slots[s] for s in r.sizes])
+                    found.append(array.copy() if r.index in given else array)
+                    given.add(r.index)
+                case "value":
+                    found.append(self.values[r.index])
+                case _:
+                    array = arrays[r.index] if r.kind == "argument" else self.bound.arrays[r.index]
+                    found.append(np.array(array, order="C").reshape([self.slots[s] for s in r.sizes] if r.sizes else array.shape))
+        return tuple(found)
+
+
+def read_bytes(address: int, count: int) -> np.ndarray:
+    """A writable view of raw memory."""
+    import ctypes
+    return np.frombuffer((ctypes.c_uint8 * count).from_address(address), np.uint8)
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    """The same values in C order, aligned, in the machine's byte order, as a plain ndarray."""
+    dtype = array.dtype.newbyteorder("=")
+    dtype = NUMPY_DTYPES.get(dtype.name, dtype)
+    for known in NUMPY_DTYPES.values():
+        if known == dtype:
+            dtype = known
+    if type(array) is np.ndarray and array.dtype is dtype and array.flags.c_contiguous and array.flags.aligned:
+        return array
+    return np.array(array, dtype, order="C", copy=True, subok=False)
+
+
+@functools.cache
+def _tile_addresses(dtype: str) -> np.ndarray:
+    """The table of register tiles: entry r is the address of the tile with r rows."""
+    from minirelax.runtime.tiles import tile_table
+    return np.ascontiguousarray(tile_table(dtype).addresses, np.int64)

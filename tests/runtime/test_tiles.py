@@ -1,0 +1,39 @@
+"""The table of register tiles, through the object-code cache."""
+
+import ctypes
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from minirelax.runtime import object_cache, tiles
+
+TILE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
+
+
+@pytest.mark.parametrize("dtype, kind", [("f32", np.float32), ("f64", np.float64)])
+def test_tiles_multiply(dtype, kind, tmp_path, monkeypatch):
+    monkeypatch.setenv("MINIRELAX_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(object_cache, "_loaded", {})
+    tiles._tables.cache_clear()
+    table = tiles.tile_table(dtype)
+    assert table.addresses[0] == 0 and table.addresses[1:].all() and not table.addresses.flags.writeable
+    assert object_cache.info().entries == 1
+    rng = np.random.default_rng(0)
+    for rows in range(1, table.mr_max + 1):
+        a, b = rng.standard_normal((rows, 10)).astype(kind), rng.standard_normal((10, table.width)).astype(kind)
+        c = np.empty((rows, table.width), kind)
+        arguments = (a.ctypes.data, 10, b.ctypes.data, table.width, c.ctypes.data, table.width, 10, 0)
+        TILE(int(table.addresses[rows]))(*arguments)
+        np.testing.assert_allclose(c, a.astype("f8") @ b.astype("f8"), rtol=1e-4, atol=1e-5)
+
+
+def test_other_dtypes_have_no_tiles():
+    with pytest.raises(KeyError):
+        tiles.tile_table("i32")
+
+
+def test_a_warm_process_does_not_import_numba():
+    program = "import sys; from minirelax.runtime.tiles import tile_table; tile_table('f32'); assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

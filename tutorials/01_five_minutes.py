@@ -1,0 +1,132 @@
+# %% [markdown]
+# # Five minutes with minirelax
+#
+# minirelax compiles NumPy functions. One compiled program serves every size of its arguments, and everything that happens
+# on the way can be looked at: each step prints as Python text.
+
+# %%
+import numpy as np
+
+import minirelax as mr
+
+
+@mr.jit
+def softmax(x):
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return e / np.sum(e, axis=-1, keepdims=True)
+
+
+# %% [markdown]
+# The function is ordinary NumPy, and the decorator changes nothing about how it is called. The first call compiles.
+
+# %%
+rng = np.random.default_rng(0)
+softmax(rng.standard_normal((2, 3), dtype=np.float32)).sum(axis=-1)
+
+# %% [markdown]
+# ## One program for all sizes
+#
+# Other sizes run the same program. Nothing is compiled again, and nothing is padded.
+
+# %%
+for shape in ((1, 5), (100, 7), (3, 4000), (0, 4)):
+    x = rng.standard_normal(shape, dtype=np.float32)
+    exact = np.exp(x - x.max(-1, keepdims=True), dtype=np.float64)
+    assert np.allclose(softmax(x), exact / exact.sum(-1, keepdims=True), rtol=1e-5, atol=1e-7)
+
+len(softmax.compilations)
+
+# %% [markdown]
+# ## What was compiled
+#
+# The function ran once on stand-ins for arrays, which noted what was done to them. That is the *trace*. Sizes are letters:
+# `n` and `m` stand for whatever comes.
+
+# %%
+softmax.stages["trace"].module
+
+# %% [markdown]
+# Then a row of passes rewrote it, each of which does one thing.
+
+# %%
+softmax.stages
+
+# %% [markdown]
+# The most important one joins steps into *kernels*: loops over elements that keep what they can in registers and caches instead
+# of writing whole arrays between one NumPy function and the next. A kernel prints as the Python loops that it means.
+
+# %%
+softmax.stages["fuse_kernels"].module
+
+# %% [markdown]
+# Since every value keeps its name from the first stage to the last, what a pass did is a difference of texts.
+
+# %%
+softmax.diff("fuse_kernels")
+
+# %% [markdown]
+# ## Facts about sizes
+#
+# Some code is right only for some sizes. Adding two matrices needs equal sizes, or a 1 to be stretched. When the question
+# comes up, the compiler looks at the sizes at hand, and writes down what it assumed, and which line of yours asked.
+
+# %%
+@mr.jit
+def add(x, y):
+    return x + y
+
+
+add(np.ones((4, 3), np.float32), np.ones((4, 3), np.float32))
+add.compilations
+
+# %% [markdown]
+# The facts are checked at each call. A call that does not fit them is compiled anew; both programs are kept.
+
+# %%
+add(np.ones((4, 3), np.float32), np.ones((1, 3), np.float32))
+add.compilations
+
+# %% [markdown]
+# ## Every stage runs
+#
+# The text of any stage is a program with a meaning: NumPy runs the graph, plain Python loops run the kernels. So one can ask any
+# pass whether it changed the result.
+
+# %%
+from minirelax.ir.interpret import interpret
+
+x = rng.standard_normal((3, 4), dtype=np.float32)
+for name in ("trace", "fuse_kernels", "plan_memory"):
+    assert np.allclose(interpret(softmax.stages[name].module, x), softmax(x), rtol=1e-5)
+
+# %% [markdown]
+# And the text can be read back: stop anywhere, edit, go on.
+
+# %%
+module = softmax.stages["trace"].module
+assert mr.parse(str(module)) == module
+
+# %% [markdown]
+# ## Memory
+#
+# Results that are needed only for a while share storage; the peak is an expression in the sizes.
+
+# %%
+@mr.jit
+def two_layers(x, w, v):
+    return np.maximum(np.maximum(x @ w, 0.0) @ v, 0.0) @ w
+
+
+two_layers(*(rng.standard_normal(s, dtype=np.float32) for s in ((5, 8), (8, 8), (8, 8))))
+two_layers.memory
+
+# %% [markdown]
+# ## Mistakes
+#
+# An error says what does not fit, in which line of your code, and what to do about it.
+
+# %%
+try:
+    add(np.ones((4, 3), np.float32), np.ones((4, 5), np.float32))
+except mr.errors.CompileError as error:
+    print(error)
