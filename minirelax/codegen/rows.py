@@ -5,10 +5,11 @@ from contextlib import ExitStack, contextmanager
 
 from minirelax.codegen.kernel import KernelSource
 from minirelax.codegen.scalars import FLOATS, ScalarWriter, index_source, literal_source
-from minirelax.ir.dim import ceildiv, product, symbol
+from minirelax.ir.dim import Dim, ceildiv, product, symbol
 from minirelax.ir.loop import Axis, Block, neutral
-from minirelax.ir.scalar import Apply, Load
-from minirelax.schedule.rows import RowPlan, Step
+from minirelax.ir.scalar import Apply, Load, load
+from minirelax.schedule.rows import RowPlan
+from minirelax.schedule.share_loops import Loop, Step
 
 SUM_BLOCK = 1024            # longer sums add up partial sums of this many elements in f64: as accurate as pairwise summation
 
@@ -45,9 +46,12 @@ class _RowWriter:
                     stack.enter_context(self.out.block("if lo < hi:"))
             else:
                 self._chunk_loops(stack, count)
-            for step in plan.steps:
-                self.step(step)
-            if not plan.steps:
+            for loop in plan.loops:
+                if loop.axis is not None:
+                    self.shared_loop(loop)
+                else:
+                    self.step(loop.steps[0])
+            if not plan.loops:
                 source.out.line("pass")
 
     def _chunk_loops(self, stack: ExitStack, count) -> None:
@@ -88,8 +92,46 @@ class _RowWriter:
 
     # ------------------------------------------------------------------ one block
 
+    def shared_loop(self, loop: Loop) -> None:
+        """One loop in which elementwise steps store and reducing steps accumulate."""
+        out, source, axis = self.out, self.source, loop.axis
+        sums = {s.block.buffer: _Sum(self, s, axis.extent) for s in loop.steps if s.over}
+        for total in sums.values():
+            total.start()
+        if any(t.blocked for t in sums.values()):
+            first, extent = source.names.fresh(f"{axis.name}_first"), source.dim(axis.extent)
+            with out.block(f"for {first} in range(0, {extent}, {SUM_BLOCK}):"):
+                for total in sums.values():
+                    total.start_block()
+                with out.block(f"for {source.axis(axis.name)} in range({first}, min({first} + {SUM_BLOCK}, {extent})):"):
+                    self._iteration(loop, sums)
+                for total in sums.values():
+                    total.end_block()
+        else:
+            with self._loops((axis,)):
+                self._iteration(loop, sums)
+        for step in loop.steps:
+            if step.over:
+                self._store(step.block, sums[step.block.buffer].result())
+
+    def _iteration(self, loop: Loop, sums: dict[str, _Sum]) -> None:
+        """The loop's body; what one step computes, later ones use by name."""
+        scalars = self._scalars(loop.steps[0])
+        read_later = {read.buffer for s in loop.steps for read in s.block.loads}
+        for step in loop.steps:
+            block = step.block
+            if step.over:
+                sums[block.buffer].add(scalars)
+                continue
+            value, dtype = scalars.value(block.value), self.types[block.buffer].dtype
+            if block.buffer in read_later:
+                value = value if value.isidentifier() else scalars.name(value)
+                scalars.named[id(load(block.buffer, block.indices, dtype))] = value
+            if block.buffer not in self.plan.unstored:
+                self._store(block, value)
+
     def step(self, step: Step) -> None:
-        """A block: an elementwise loop, a reduction into one scalar at a time, or a reduction of whole vectors."""
+        """A block with loops of its own: elementwise, a reduction into one scalar at a time, or one of whole vectors."""
         if not step.over:
             with self._loops(self._inner(step)):
                 self._store(step.block, self._scalars(step).value(step.block.value))
@@ -103,38 +145,21 @@ class _RowWriter:
         return (*_own(self.plan), *step.inner)
 
     def _reduce_scalar(self, step: Step) -> None:
-        block, out = step.block, self.out
-        dtype, reduction = self.types[block.buffer].dtype, block.reduction
-        total = self.source.names.fresh("total")
-        last = step.over[-1].extent
-        blocked = reduction == "sum" and dtype in FLOATS and not (isinstance(last, int) and last <= 2 * SUM_BLOCK)
-        out.line(f"{total} = {literal_source(neutral(reduction, dtype).value, 'f64' if blocked and dtype == 'f32' else dtype)}")
+        total = _Sum(self, step, step.over[-1].extent)
+        total.start()
+        axis, out, source = step.over[-1], self.out, self.source
         with self._loops(step.over[:-1]):
-            if blocked:
-                self._blocked_sum(step, total, dtype)
+            if total.blocked:
+                first, extent = source.names.fresh(f"{axis.name}_first"), source.dim(axis.extent)
+                with out.block(f"for {first} in range(0, {extent}, {SUM_BLOCK}):"):
+                    total.start_block()
+                    with out.block(f"for {source.axis(axis.name)} in range({first}, min({first} + {SUM_BLOCK}, {extent})):"):
+                        total.add(self._scalars(step))
+                    total.end_block()
             else:
                 with self._loops(step.over[-1:]):
-                    self._accumulate(step, total, dtype)
-        self._store(block, f"f32({total})" if blocked and dtype == "f32" else total)
-
-    def _blocked_sum(self, step: Step, total: str, dtype: str) -> None:
-        axis, out, source = step.over[-1], self.out, self.source
-        first, part = source.names.fresh(f"{axis.name}_first"), source.names.fresh("part")
-        extent = source.dim(axis.extent)
-        with out.block(f"for {first} in range(0, {extent}, {SUM_BLOCK}):"):
-            out.line(f"{part} = {literal_source(0, dtype)}")
-            with out.block(f"for {source.axis(axis.name)} in range({first}, min({first} + {SUM_BLOCK}, {extent})):"):
-                self._accumulate(step, part, dtype)
-            out.line(f"{total} += {part}")
-
-    def _accumulate(self, step: Step, total: str, dtype: str) -> None:
-        """One step of a reduction on a scalar."""
-        scalars, value, reduction = self._scalars(step), step.block.value, step.block.reduction
-        match value:
-            case Apply(function="multiply", args=(a, b)) if reduction == "sum" and dtype in FLOATS:
-                self.out.line(f"{total} = fma_reassoc_{dtype}({total}, {scalars.value(a)}, {scalars.value(b)})")
-            case _:
-                self.out.line(f"{total} = {_combine(reduction, dtype, total, scalars.value(value), reorder=True)}")
+                    total.add(self._scalars(step))
+        self._store(step.block, total.result())
 
     def _reduce_vector(self, step: Step) -> None:
         """Accumulate along the reduction axes into the row (or chunk) of results, which is the vectorised loop."""
@@ -165,10 +190,10 @@ class _RowWriter:
         self._current = writer
         return writer
 
-    def _access(self, load: Load) -> str:
-        if load.buffer in self.plan.registers:
-            return self.source.buffer(load.buffer)
-        return self.source.element(load.buffer, index_source(load.indices[0], self._current), load.dtype)
+    def _access(self, read: Load) -> str:
+        if read.buffer in self.plan.registers:
+            return self.source.buffer(read.buffer)
+        return self.source.element(read.buffer, index_source(read.indices[0], self._current), read.dtype)
 
     def _target(self, block: Block, scalars: ScalarWriter) -> str:
         dtype = self.types[block.buffer].dtype
@@ -182,6 +207,41 @@ class _RowWriter:
             return
         scalars = self._scalars(Step(block, (), block.over, True))
         self.source.store(block.buffer, index_source(block.indices[0], scalars), value, self.types[block.buffer].dtype)
+
+
+class _Sum:
+    """A reduction into one scalar: long floating-point sums go block by block, so that their error stays small."""
+
+    def __init__(self, writer: _RowWriter, step: Step, extent: Dim):
+        self.writer, self.step, self.out = writer, step, writer.out
+        self.dtype, self.reduction = writer.types[step.block.buffer].dtype, step.block.reduction
+        short = isinstance(extent, int) and extent <= 2 * SUM_BLOCK
+        self.blocked = self.reduction == "sum" and self.dtype in FLOATS and not short
+        self.wide = "f64" if self.blocked else self.dtype
+        self.total = writer.source.names.fresh("total")
+        self.part = writer.source.names.fresh("part") if self.blocked else self.total
+
+    def start(self) -> None:
+        self.out.line(f"{self.total} = {literal_source(neutral(self.reduction, self.dtype).value, self.wide)}")
+
+    def start_block(self) -> None:
+        if self.blocked:
+            self.out.line(f"{self.part} = {literal_source(0, self.dtype)}")
+
+    def end_block(self) -> None:
+        if self.blocked:
+            self.out.line(f"{self.total} += {self.part}")
+
+    def add(self, scalars: ScalarWriter) -> None:
+        """One step: a product is accumulated fused."""
+        match self.step.block.value:
+            case Apply(function="multiply", args=(a, b)) if self.reduction == "sum" and self.dtype in FLOATS:
+                self.out.line(f"{self.part} = fma_reassoc_{self.dtype}({self.part}, {scalars.value(a)}, {scalars.value(b)})")
+            case value:
+                self.out.line(f"{self.part} = {_combine(self.reduction, self.dtype, self.part, scalars.value(value), reorder=True)}")
+
+    def result(self) -> str:
+        return f"f32({self.total})" if self.blocked and self.dtype == "f32" else self.total
 
 
 def _combine(reduction: str, dtype: str, total: str, value: str, reorder: bool) -> str:

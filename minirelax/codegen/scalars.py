@@ -57,7 +57,7 @@ class ScalarWriter:
             text = self._node(node, texts)
             trivial = isinstance(node, Literal) or text.isidentifier()
             if not trivial and (users.get(id(node), 0) > 1 or len(text) > 100 or id(node) in repeated):
-                text = self._name(text)
+                text = self.name(text)
                 self.named[id(node)] = text
             texts[id(node)] = text
         return texts[id(root)]
@@ -66,7 +66,8 @@ class ScalarWriter:
         """A size or index polynomial as integer source."""
         return dim_source(d, self.names.of, self.ranges)
 
-    def _name(self, text: str) -> str:
+    def name(self, text: str) -> str:
+        """Write ``s0 = text``; gives the name."""
         name = self.names.fresh("s")
         self.out.line(f"{name} = {text}")
         return name
@@ -104,7 +105,7 @@ class ScalarWriter:
 
     def _checked(self, index: str, extent: str) -> str:
         """Index inside 0..extent-1, else the program's error word is set and 0 is used: kernels cannot raise."""
-        name = self._name(index)
+        name = self.name(index)
         with self.out.block(f"if {name} < 0 or {name} >= {extent}:"):
             self.out.line("error[0] = 1")
             self.out.line(f"{name} = 0")

@@ -90,6 +90,13 @@ def operand_names(cls: type[Expr]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(cls) if hints[f.name] in (Atom, tuple[Atom, ...]))
 
 
+@functools.cache
+def tuple_operands(cls: type[Expr]) -> tuple[str, ...]:
+    """The fields of `cls` that hold several operands: those annotated ``tuple[Atom, ...]``."""
+    hints = get_type_hints(cls)
+    return tuple(f.name for f in fields(cls) if hints[f.name] == tuple[Atom, ...])
+
+
 @dataclass(frozen=True)
 class MatchCast(Expr):
     """Check at run time that `value` has this type; named sizes that appear here first are bound by it (digest 1.2)."""
@@ -308,10 +315,14 @@ class Module:
         return print_module(self)
 
     def __getitem__(self, name: str) -> Function | Kernel:
-        found = next((f for f in (*self.kernels, *self.functions) if f.name == name), None)
+        found = self._by_name.get(name)
         if found is None:
-            raise KeyError(f"no function or kernel {name!r}; there are {', '.join(f.name for f in (*self.kernels, *self.functions))}")
+            raise KeyError(f"no function or kernel {name!r}; there are {', '.join(self._by_name)}")
         return found
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, Function | Kernel]:
+        return {f.name: f for f in (*reversed(self.functions), *reversed(self.kernels))}
 
     def __rich__(self):
         from minirelax.explore import highlighted

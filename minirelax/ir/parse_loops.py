@@ -12,6 +12,7 @@ sum
 from __future__ import annotations
 
 import ast
+import operator
 
 from minirelax.errors import ParseError
 from minirelax.ir.dim import Dim, DimExpr, floordiv, maximum, minimum, mod, symbol
@@ -28,7 +29,7 @@ REDUCTION_OF = {function: reduction for reduction, function in REDUCTIONS.items(
 INFIX_NAMES = {node: name for name, (_, _, node) in INFIX.items()}
 COMPARE_NAMES = {node: name for name, (_, node) in COMPARE.items()}
 PREFIX_NAMES = {node: name for name, (_, node) in PREFIX.items()}
-ON_SIZES = {ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.FloorDiv: floordiv, ast.Mod: mod}
+ON_SIZES = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: floordiv, ast.Mod: mod}
 STATEMENTS = "a kernel has `t = local(type)`, `for i in range(n):`, `s0 = scalar` and `buffer[i] = scalar`"
 
 
@@ -56,7 +57,7 @@ class KernelParser:
         self.reader, self.node, self.error = reader, node, reader.error
         arguments = node.args
         if arguments.posonlyargs or arguments.vararg or arguments.kwarg or arguments.defaults or any(arguments.kw_defaults):
-            raise self.error(node, "a kernel has plain parameters: buffers, then * and the sizes", "def f(x: f32[n], out: f32[n], *, n):")
+            raise self.error(node, "a kernel has plain parameters", "buffers, then * and the sizes: (x: f32[n], out: f32[n], *, n)")
         self.params = [Var(a.arg, self._buffer_type(a.annotation, a)) for a in arguments.args]
         self.sizes = tuple(a.arg for a in arguments.kwonlyargs)
         self.local: list[Var] = []
@@ -72,7 +73,7 @@ class KernelParser:
         inputs = tuple(v for v in self.params if v.name not in stored)
         outputs = tuple(v for v in self.params if v.name in stored)
         if (*inputs, *outputs) != tuple(self.params):
-            raise self.error(self.node, f"{outputs[0].name} is stored to, but stands before an input", "outputs are the last buffers")
+            raise self.error(self.node, f"{outputs[0].name} is stored to, but stands before an input", "outputs come last")
         return Kernel(self.node.name, inputs, outputs, self.sizes, tuple(self.local), tuple(self.blocks), self._pattern())
 
     def _pattern(self) -> str | None:
@@ -88,7 +89,7 @@ class KernelParser:
         rest = list(statements)
         while rest:
             match rest[0]:
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="local"), args=[type_], keywords=[])):
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="local"), args=[type_])):
                     self.local.append(Var(name, self._buffer_type(type_, rest[0])))
                     self.types[name] = self.local[-1].type
                     rest = rest[1:]
@@ -98,8 +99,8 @@ class KernelParser:
                     self._nest(rest[:1], ())
                     rest = rest[1:]
                 case _:                                               # a nest without loops, or with reduction loops only
-                    size = next((i + 1 for i, s in enumerate(rest) if self._is_store(s)), len(rest))
-                    size += size < len(rest) and isinstance(rest[size], ast.For) and self._is_update_of(rest[size - 1], rest[size])
+                    size = next((i + 1 for i, s in enumerate(rest) if _is_store(s)), len(rest))
+                    size += size < len(rest) and isinstance(rest[size], ast.For) and _is_update_of(rest[size - 1], rest[size])
                     self._nest(rest[:size], ())
                     rest = rest[size:]
 
@@ -109,12 +110,12 @@ class KernelParser:
             return self._nest(body[0].body, (*axes, self._axis(body[0])))
         self.axes, self.shared = [a.name for a in axes], {}
         store, *rest = self._share(body)
-        if not self._is_store(store):
+        if not _is_store(store):
             raise self.error(store, "a store is expected here", STATEMENTS)
         if not rest:
             return self.blocks.append(self._plain(store, axes))
         if len(rest) != 1 or not isinstance(rest[0], ast.For):
-            raise self.error(rest[0], "a loop nest has one store", "after it, only the loops of a reduction into the same place may come")
+            raise self.error(rest[0], "a loop nest has one store", "after it come only the loops of a reduction into it")
         over: tuple[Axis, ...] = ()
         while len(rest) == 1 and isinstance(rest[0], ast.For):
             over, rest = (*over, self._axis(rest[0])), rest[0].body
@@ -132,10 +133,10 @@ class KernelParser:
         buffer, indices, dtype = self._target(store.targets[0])
         reduction, target, value = self._update(update)
         if (buffer, indices) != self._target(target)[:2]:
-            raise self.error(update, "the update is of another place than the store before the loops", "they must have equal indices")
+            raise self.error(update, "the update is of another place than the store before the loops", "use equal indices")
         start = neutral(reduction, dtype)
         if self.scalar(store.value, dtype) is not start:
-            raise self.error(store, f"a {reduction} of {dtype} starts from {start}", "other start values: combine them in another nest")
+            raise self.error(store, f"a {reduction} of {dtype} starts from {start}", "combine with other values in another nest")
         return Block(axes, buffer, indices, self.scalar(value, dtype), over, reduction)
 
     def _update(self, statement: ast.stmt) -> tuple[str, ast.expr, ast.expr]:
@@ -148,7 +149,7 @@ class KernelParser:
             case ast.Assign(targets=[target], value=ast.Call(func=ast.Name(id=name), args=[first, value], keywords=[])):
                 if name in REDUCTION_OF and _same(first, target):
                     return REDUCTION_OF[name], target, value
-        raise self.error(statement, "not an update of a reduction", "b += v, b *= v, or b = maximum(b, v); minimum, logical_or, logical_and")
+        raise self.error(statement, "not an update of a reduction", "b += v, b *= v, b = maximum(b, v), minimum, logical_or, logical_and")
 
     def _share(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """Read the leading ``s0 = ...`` lines; what follows them."""
@@ -165,23 +166,9 @@ class KernelParser:
 
     def _axis(self, loop: ast.For) -> Axis:
         match loop:
-            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[extent], keywords=[]), orelse=[]):
+            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[extent]), orelse=[]):
                 return Axis(name, self.reader.size(extent))
         raise self.error(loop, "not a loop of a kernel", "for i in range(n):")
-
-    def _is_store(self, statement: ast.stmt) -> bool:
-        return isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Subscript)
-
-    def _is_update_of(self, store: ast.stmt, loop: ast.stmt) -> bool:
-        """Is `loop` a nest without a start of its own that updates the place of `store`?"""
-        while isinstance(loop, ast.For) and len(loop.body) == 1 and isinstance(loop.body[0], ast.For):
-            loop = loop.body[0]
-        match [s for s in loop.body if not _is_name_assignment(s)]:
-            case [ast.AugAssign()]:
-                return True
-            case [ast.Assign(targets=[target], value=ast.Call(func=ast.Name(id=name), args=[first, _]))]:
-                return name in REDUCTION_OF and _same(first, target) and self._is_store(store) and _same(store.targets[0], target)
-        return False
 
     def _target(self, node: ast.expr) -> tuple[str, tuple[Index, ...], str]:
         """Buffer, indices and dtype of ``buffer[indices]``."""
@@ -244,7 +231,7 @@ class KernelParser:
             return symbol(name)
         if name in self.types:
             raise self.error(node, f"{name} is a buffer", f"read an element of it: {name}[...], or {name}[()]")
-        raise self.error(node, f"there is no axis, size or scalar {name}", "sizes are parameters after *; scalars are named s0 = ... before")
+        raise self.error(node, f"there is no axis, size or scalar {name}", "sizes are parameters after *; scalars: s0 = ...")
 
     def _call(self, node: ast.expr, name: str, args: list[ast.expr], keywords: list[ast.keyword]) -> Value:
         values = [self._value(a) for a in args]
@@ -283,8 +270,20 @@ def _is_size(value: Value) -> bool:
     return isinstance(value, int | DimExpr) and not isinstance(value, bool)
 
 
-def _is_name_assignment(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+def _is_store(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Subscript)
+
+
+def _is_update_of(store: ast.stmt, loop: ast.stmt) -> bool:
+    """Is `loop` a nest without a start of its own that updates the place of `store`?"""
+    while isinstance(loop, ast.For) and len(loop.body) == 1 and isinstance(loop.body[0], ast.For):
+        loop = loop.body[0]
+    match [s for s in loop.body if not (isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name))]:
+        case [ast.AugAssign()]:
+            return True
+        case [ast.Assign(targets=[target], value=ast.Call(func=ast.Name(id=name), args=[first, _]))]:
+            return name in REDUCTION_OF and _same(first, target) and _is_store(store) and _same(store.targets[0], target)
+    return False
 
 
 def _same(a: ast.expr, b: ast.expr) -> bool:

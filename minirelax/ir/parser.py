@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 
 import numpy as np
@@ -50,6 +50,7 @@ from minirelax.ir.graph import (
     Var,
     View,
     operand_names,
+    tuple_operands,
 )
 from minirelax.ir.op import OPS, Op
 from minirelax.ir.parse_loops import kernel_from_ast, parse_kernel
@@ -60,7 +61,7 @@ from minirelax.ir.types import NUMPY_DTYPES, Storage, Tensor, Type
 __all__ = ["parse", "parse_kernel", "parse_type"]
 
 RELATIONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-STATEMENTS = "a function has guards, `with dataflow():`, `v0: f32[n] = op(x)`, effects such as run_kernel(...), and one return at the end"
+STATEMENTS = "a function has guards, `with dataflow():`, `v0: f32[n] = op(x)`, effects (run_kernel(...)), and a return at its end"
 
 
 def parse(text: str, constants: Mapping[str, np.ndarray | Array] | None = None) -> Module:
@@ -84,14 +85,14 @@ class ModuleParser:
         kernels, functions = [], []
         for node in self.reader.tree.body:
             match node:
-                case ast.AnnAssign(target=ast.Name(id=name), value=ast.Call(func=ast.Name(id="constant"), args=[content], keywords=[])):
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.Call(func=ast.Name(id="constant"), args=[content])):
                     self.constants[name] = Constant(name, self._array(name, self.reader.type(node.annotation, node), content))
                 case ast.FunctionDef() if _is_kernel(node):
                     kernels.append(kernel_from_ast(self.reader, node))
                 case ast.FunctionDef():
                     functions.append(FunctionParser(self, node).function())
                 case _:
-                    raise self.error(node, "not part of a module", "constants `c0: f32[3] = constant([...])`, kernels and functions")
+                    raise self.error(node, "not part of a module", "it has c0: f32[3] = constant([...]), kernels, functions")
         return Module(tuple(functions), tuple(kernels), tuple(self.constants.values()))
 
     def _array(self, name: str, type_: Type, content: ast.expr) -> Array:
@@ -137,7 +138,7 @@ class FunctionParser:
         """The whole function."""
         node, a = self.node, self.node.args
         if a.posonlyargs or a.vararg or a.kwarg or a.defaults or any(a.kw_defaults):
-            raise self.error(node, "a function has plain parameters, then * and the bound ones", "def main(x: f32[n], *, w: f32[4]) -> f32[n]:")
+            raise self.error(node, "a function has plain parameters", "then * and the bound ones: (x: f32[n], *, w: f32[4])")
         params, bound = tuple(map(self._param, a.args)), tuple(map(self._param, a.kwonlyargs))
         declared = self.reader.type(node.returns, node)
         *body, last = node.body
@@ -188,8 +189,8 @@ class FunctionParser:
                 binding = Binding(Var(name, type_), self._expr(value, type_))
                 self.scope[name] = binding.var
                 return binding
-            case ast.Assign(targets=[ast.Subscript(value=ast.Name(id="heap"), slice=ast.Constant(value=int() as slot))], value=value):
-                return Binding(None, Heap(slot, self.reader.size(value)))
+            case ast.Assign(targets=[ast.Subscript(value=ast.Name(id="heap"), slice=ast.Constant(value=int() as slot))]):
+                return Binding(None, Heap(slot, self.reader.size(statement.value)))
             case ast.Expr(value=ast.Call(func=ast.Name(id=name)) as call) if name in EFFECTS:
                 return Binding(None, getattr(self, EFFECTS[name])(call))
         raise self.error(statement, "not a statement of a function", STATEMENTS)
@@ -231,10 +232,10 @@ class FunctionParser:
 
     def _op(self, node: ast.Call, cls: type[Op]) -> Op:
         """An op: operands by position, attributes by keyword; attributes with a default may be left out."""
-        names, groups = operand_names(cls), [isinstance(a, ast.Tuple) for a in node.args]
-        if len(groups) != len(names):
-            raise self.error(node, f"{cls.opname()} has {len(names)} operands, {len(groups)} are given",
-                             f"operands: {', '.join(names) or 'none'}; attributes are keywords")
+        names, several = operand_names(cls), tuple_operands(cls)
+        if [isinstance(a, ast.Tuple) for a in node.args] != [n in several for n in names]:
+            shown = ", ".join(f"({n}, ...)" if n in several else n for n in names)
+            raise self.error(node, f"{cls.opname()} has {len(names)} operands", f"{cls.opname()}({shown}), then attributes as keywords")
         flat = iter(self._atoms([e for a in node.args for e in (a.elts if isinstance(a, ast.Tuple) else [a])]))
         operands = {n: tuple(next(flat) for _ in a.elts) if isinstance(a, ast.Tuple) else next(flat)
                     for n, a in zip(names, node.args, strict=True)}
@@ -280,8 +281,11 @@ class FunctionParser:
             raise self.error(node, f"unknown keyword {unknown[0]}", "sizes=(n, 4) are the size parameters' values")
         return next((self.reader.sizes(k.value) for k in node.keywords if k.arg == "sizes"), ())
 
-    def _options(self, keywords: Iterable[ast.keyword]) -> tuple[tuple[str, object], ...]:
-        return tuple((k.arg, self._attribute(k.value)) for k in keywords)
+    def _options(self, keywords: list[ast.keyword]) -> tuple[tuple[str, object], ...]:
+        named = tuple((k.arg, self._attribute(k.value)) for k in keywords if k.arg is not None)
+        if len(named) != len(list(keywords)):
+            raise self.error(next(k for k in keywords if k.arg is None), "** is no attribute", "write each as name=value")
+        return named
 
     def _attribute(self, node: ast.expr) -> object:
         """A number, string, None, size, or tuple of these; a bare name is a size."""
@@ -314,7 +318,7 @@ class FunctionParser:
     def _operand(self, node: ast.expr) -> Atom | float | int | bool:
         """A variable, a scalar with its dtype, or a bare number."""
         match node:
-            case ast.Call(func=ast.Name(id=dtype), args=[inside], keywords=[]) if dtype in NUMPY_DTYPES and number(inside) is not None:
+            case ast.Call(func=ast.Name(id=dtype), args=[inside]) if dtype in NUMPY_DTYPES and number(inside) is not None:
                 return self._const(inside, number(inside), dtype)
             case ast.Name(id=name) if name in self.scope:
                 return self.scope[name]

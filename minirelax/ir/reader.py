@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import functools
 
+import numpy as np
+
 from minirelax.errors import ParseError
 from minirelax.ir.dim import Dim, from_ast
 from minirelax.ir.syntax import NUMBER_NAMES
@@ -93,9 +95,14 @@ def number(node: ast.expr) -> float | int | bool | None:
 
 
 def fits(value: float | int | bool, dtype: str) -> bool:
-    """Is a bare number of this kind a value of the dtype?  (An integer is also a float; a float is no integer.)"""
+    """Is a bare number a value of the dtype?  (An integer is also a float; a float is no integer.)"""
     kind = NUMPY_DTYPES[dtype].kind
-    return isinstance(value, bool) == (kind == "b") and (kind == "f" or not isinstance(value, float))
+    if kind == "b" or isinstance(value, bool):
+        return kind == "b" and isinstance(value, bool)
+    if kind == "f":
+        return isinstance(value, float) or abs(value) < 1 << 1000
+    bounds = np.iinfo(NUMPY_DTYPES[dtype])
+    return isinstance(value, int) and int(bounds.min) <= value <= int(bounds.max)
 
 
 @functools.lru_cache(4096)
@@ -121,7 +128,7 @@ def _type(node: ast.expr) -> Type:
             return Callable(tuple(map(_type, params)), _type(result))
         case ast.Call(func=ast.Name(id="Shape"), args=[ast.List(elts=values)], keywords=[]):
             return Shape(tuple(map(from_ast, values)))
-        case ast.Call(func=ast.Name(id="Shape"), args=[], keywords=[ast.keyword(arg="ndim", value=ast.Constant(value=int() | None as ndim))]):
+        case ast.Call(func=ast.Name(id="Shape"), args=[], keywords=[ast.keyword(arg="ndim", value=ast.Constant(value=ndim))]):
             return Shape(ndim=ndim)
     raise SyntaxError(f"not a type: {ast.unparse(node)}")
 

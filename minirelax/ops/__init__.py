@@ -16,6 +16,7 @@ from minirelax.ops import (
     linalg,
     logic,
     movement,
+    panels,
     reduce,
     rounding,
     scatter,
@@ -23,5 +24,5 @@ from minirelax.ops import (
     transcendental,
 )
 
-__all__ = ["OPS", "arithmetic", "comparison", "create", "elementwise", "index", "lapack", "linalg", "logic", "movement", "reduce",
+__all__ = ["OPS", "arithmetic", "comparison", "create", "elementwise", "index", "lapack", "linalg", "logic", "movement", "panels", "reduce",
            "rounding", "scatter", "sequence", "transcendental"]

@@ -187,4 +187,4 @@ class Copysign(FloatBinary):
 class Nextafter(FloatBinary):
     """The float next to `x` in the direction of `y`."""
 
-    ufunc = np.nextafter
+    ufunc, library = np.nextafter, True

@@ -45,11 +45,11 @@ from dataclasses import replace
 
 from minirelax.ir.dim import Dim, DimExpr
 from minirelax.ir.graph import Atom, Binding, CallFunction, CallKernel, Dataflow, Function, MakeTuple, Module, TupleItem, Var, map_blocks
+from minirelax.ir.infer import extra_sizes
 from minirelax.ir.loop import Block, Kernel, with_sizes
 from minirelax.ir.tensor import REDUCE_NAMES, SPATIAL_NAMES
 from minirelax.ir.types import Tensor, substitute_type
 from minirelax.passes.annotate_patterns import pattern_of
-from minirelax.passes.group_functions import free_sizes
 from minirelax.passes.inline import inline_producers, store_directly, tidy
 from minirelax.passes.share_kernels import KernelTable, rename_block, size_arguments, unique
 
@@ -79,7 +79,7 @@ class _Merge:
         self.function, self.kernels = function, kernels
         self.items = {(b.value.value, b.value.index): b.var for b in function.bindings if isinstance(b.value, TupleItem)}
         self.results = self._results(function.result)
-        self.sizes = set(free_sizes(function)) | {str(d) for v in function.params for d in v.type.shape if isinstance(d, DimExpr)}
+        self.sizes = set(extra_sizes(function)) | {str(d) for v in function.params for d in v.type.shape if isinstance(d, DimExpr)}
         self.names: dict[Atom, str] = {}
         self.types: dict[str, Tensor] = {}
         self.blocks: list[Block] = []
@@ -148,7 +148,7 @@ def _with_kernel_calls(block: Dataflow, groups: dict[str, Function], merged: dic
 
 def _size_values(function: Function, call: CallFunction) -> dict[str, Dim]:
     """What the sizes of a function stand for at a call."""
-    values = dict(zip(free_sizes(function), call.sizes, strict=True))
+    values = dict(zip(extra_sizes(function), call.sizes, strict=True))
     for p, a in zip(function.params, call.args, strict=True):
         values.update((str(d), e) for d, e in zip(p.type.shape, a.type.shape, strict=True)
                       if isinstance(d, DimExpr) and str(d).isidentifier() and str(d) not in values)

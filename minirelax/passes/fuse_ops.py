@@ -137,7 +137,7 @@ class _Fusion:
     def _rows_fit(self, ours, theirs) -> bool:
         """A reduction's rows, read row by row."""
         count = len(ours.rows)
-        if theirs.role == "contraction" or (theirs.role == "rows" and theirs.rows != ours.rows):
+        if theirs.role in ("contraction", "assembly") or (theirs.role == "rows" and theirs.rows != ours.rows):
             return False
         if theirs.domain[:count] != ours.rows or (count == 0 and theirs.domain != ()):
             return False
@@ -147,6 +147,8 @@ class _Fusion:
         g, edges = self.groups, self.groups.edges(ours, theirs)
         if any(g.facts[n].role == "contraction" for _, n in edges):
             return False
+        if theirs.role == "assembly":
+            return self._can_be_inlined(ours, edges)
         if theirs.role == "rows":
             count = len(theirs.rows)
             together = count > 0 and ours.domain[:count] == theirs.rows and all(g.read(p, n).aligned >= count for p, n in edges)

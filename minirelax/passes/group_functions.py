@@ -1,15 +1,17 @@
 """Turn groups of bindings into private functions and calls; groups that do the same share one function.
 
 A group's function takes the values that the group reads.  Sizes that it mentions and that no parameter's shape shows
-by themselves are passed as extra sizes, in the order of `free_sizes` (Relax, figure 8).
+by themselves are passed as extra sizes, in the order of `infer.extra_sizes` (Relax, figure 8).
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from minirelax.ir.dim import DimExpr, names, symbol
-from minirelax.ir.graph import Atom, Binding, CallFunction, CallKernel, Dataflow, Function, MakeTuple, Module, TupleItem, Var, fresh_names
-from minirelax.ir.types import Tensor, Tuple
+from minirelax.ir.dim import symbol
+from minirelax.ir.graph import Atom, Binding, CallFunction, Dataflow, Function, MakeTuple, Module, TupleItem, Var, fresh_names
+from minirelax.ir.infer import extra_sizes
+from minirelax.ir.types import Tuple
 from minirelax.passes.share_kernels import unique
 
 NAMED = 8             # calls that a group's name mentions
@@ -44,7 +46,7 @@ class GroupFunctions:
         function = self._function(bindings, results)
         made = {b.var for b in bindings}
         args = tuple(dict.fromkeys(a for b in bindings for a in b.value.operands() if a not in made))
-        call = CallFunction(function.name, args, tuple(map(symbol, free_sizes(function))))
+        call = CallFunction(function.name, args, tuple(map(symbol, extra_sizes(function))))
         source = bindings[-1].source
         if len(results) == 1:
             return [Binding(results[0], call, source)]
@@ -64,18 +66,6 @@ class GroupFunctions:
         return self.by_content[key]
 
 
-def free_sizes(function: Function) -> tuple[str, ...]:
-    """The sizes that a function mentions and that no parameter's shape shows on its own, in order of appearance."""
-    found: dict[str, None] = {}
-    for v in function.params:
-        found.update(dict.fromkeys(_sizes_of(v.type)))
-    for b in function.bindings:
-        found.update(dict.fromkeys(_sizes_of(b.value.sizes if isinstance(b.value, CallKernel | CallFunction) else ())))
-        found.update(dict.fromkeys(_sizes_of(b.var.type)))
-    shown = {str(d) for v in function.params if isinstance(v.type, Tensor) for d in v.type.shape or () if isinstance(d, DimExpr)}
-    return tuple(s for s in found if s not in shown)
-
-
 def _function_of(name: str, params: tuple[Var, ...], bindings: list[Binding], results: list[Var]) -> Function:
     if len(results) == 1:
         return Function(name, params, (Dataflow(tuple(bindings), tuple(results)),), results[0], private=True)
@@ -86,15 +76,6 @@ def _function_of(name: str, params: tuple[Var, ...], bindings: list[Binding], re
 
 
 def _mentioned(kernels: list[str]) -> list[str]:
-    return kernels if len(kernels) <= NAMED else [*kernels[:NAMED - 1], kernels[-1]]
-
-
-def _sizes_of(mention: object) -> list[str]:
-    match mention:
-        case Tensor(shape=shape):
-            return [n for d in shape or () if d is not None for n in sorted(names(d))]
-        case Tuple(items=items):
-            return [n for t in items for n in _sizes_of(t)]
-        case tuple():
-            return [n for d in mention for n in sorted(names(d))]
-    return []
+    """The names of what the kernels do: without the number that tells two kernels of one op apart."""
+    ops = [re.sub(r"_\d+$", "", k) for k in kernels]
+    return ops if len(ops) <= NAMED else [*ops[:NAMED - 1], ops[-1]]

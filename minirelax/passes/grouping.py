@@ -97,7 +97,7 @@ class Groups:
         if self._leaves_and_returns(inside):
             return False
         groups = sorted(parts.values(), key=lambda g: g.last)
-        role = max((g.role for g in groups), key=("pointwise", "rows", "contraction").index)
+        role = max((g.role for g in groups), key=("pointwise", "rows", "contraction", "assembly").index)
         lead = next(g for g in groups if g.role == role)
         domain = lead.domain if role == "contraction" else groups[-1].domain
         merged = Group(sorted(inside), role, domain, lead.rows, sum(g.cost for g in groups))

@@ -37,7 +37,8 @@ class Facts:
     """A kernel as a candidate for a group.
 
     `role`: pointwise (one block, no reduction), rows (all blocks share leading axes of the extents `rows`, a reduction's
-    axes being just those), contraction (one, then pointwise blocks over the same axes), or opaque.
+    axes being just those), contraction (one, then pointwise blocks over the same axes), assembly (blocks that each write a part of
+    the output, as in a concatenation), or opaque.
     """
 
     kernel: Kernel
@@ -93,9 +94,11 @@ def is_affine_prologue(consumer: Facts, place: tuple[int, Load], producer: Block
 def _role(kernel: Kernel) -> tuple[str, tuple[Dim, ...]]:
     pattern = kernel.pattern or pattern_of(kernel)
     last = kernel.blocks[-1]
-    if pattern == "opaque" or len(kernel.outputs) != 1 or last.buffer != kernel.outputs[0].name:
+    if len(kernel.outputs) != 1 or last.buffer != kernel.outputs[0].name:
         return "opaque", ()
     reductions = [b for b in kernel.blocks if b.reduction is not None]
+    if pattern == "opaque":
+        return ("opaque" if reductions else "assembly"), ()
     if pattern == "contraction":
         fits = len(reductions) == 1 and all(_extents(b) == _extents(last) for b in kernel.blocks)
         return ("contraction" if fits and _local_reads_aligned(kernel, len(last.axes)) else "opaque"), ()

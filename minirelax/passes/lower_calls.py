@@ -85,6 +85,7 @@ class _Lowering:
         self.views = {b.var: b.value.args[0] for b in function.bindings if isinstance(b.value, CallKernel) and isinstance(b.var.type, Tensor)
                       and copies(b.value.kernel)}
         self.items = self._tuple_items()
+        self.returned: set[Var] = set()
         self.out: list[Binding] = []
 
     def run(self) -> Function:
@@ -101,24 +102,23 @@ class _Lowering:
                 if b.var in self.views:
                     self._emit(b, b.var, View(args[0]))
                 else:
-                    out = self._allocate(b, whole)
+                    out = self._allocate(b)
                     self._emit(b, None, RunKernel(kernel, args, out, sizes))
                     self._as_tuple(b, out, whole)
             case CallLibrary(routine=routine, args=args, options=options) if _is_known(b.var.type):
-                out = self._allocate(b, whole)
+                out = self._allocate(b)
                 self._emit(b, None, RunLibrary(routine, args, out, options))
                 self._as_tuple(b, out, whole)
             case TupleItem() if b.var in self.items.values() and self.items.get((b.value.value, b.value.index)) == b.var:
                 pass                                     # was allocated under this name
             case TupleItem(value=value, index=index) if (value, index) in self.items:
                 self._emit(b, b.var, View(self.items[value, index]))
-            case MakeTuple(items=items) if b.var == self.function.result and duplicates:
-                seen: set[Atom] = set()
-                self._emit(b, b.var, MakeTuple(tuple(self._copied(b, a) if a in seen and a in duplicates else seen.add(a) or a for a in items)))
+            case MakeTuple(items=items) if duplicates.intersection(items):
+                self._emit(b, b.var, MakeTuple(tuple(self._first_or_copy(b, a) if a in duplicates else a for a in items)))
             case _:
                 self.out.append(b)
 
-    def _allocate(self, b: Binding, whole: set[Atom]) -> tuple[Var, ...]:
+    def _allocate(self, b: Binding) -> tuple[Var, ...]:
         types = b.var.type.items if isinstance(b.var.type, Tuple) else (b.var.type,)
         out = []
         for i, type_ in enumerate(types):
@@ -133,11 +133,15 @@ class _Lowering:
         if isinstance(b.var.type, Tuple) and b.var in whole:
             self._emit(b, b.var, MakeTuple(out))
 
-    def _copied(self, b: Binding, value: Var) -> Var:
+    def _first_or_copy(self, b: Binding, value: Var) -> Var:
+        if value not in self.returned:
+            self.returned.add(value)
+            return value
         new = Var(next(self.names), value.type)
         taken = symbols(value.type) | {value.name}
         kernel = lower_to_kernel("copy", lambda k, x: x, (Var("x" if "x" not in taken else "x_", value.type),), frozenset(taken))
         self._emit(b, new, AllocTensor())
+        kernel = replace(kernel, pattern="elementwise")
         self._emit(b, None, RunKernel(self.table.add(kernel), (value,), (new,), tuple(map(symbol, kernel.sizes))))
         return new
 

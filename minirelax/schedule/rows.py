@@ -18,18 +18,9 @@ from minirelax.ir.scalar import Index, Load, Scalar, load, substitute_axes, tran
 from minirelax.ir.types import itemsize
 from minirelax.schedule.cost import TILE, block_cost
 from minirelax.schedule.flat import flatten, merge_group, merge_spatial, stride_of
+from minirelax.schedule.share_loops import Loop, Step, share_loops, unstored
 
 CHUNK, LOCAL_CHUNK, COLUMN_CHUNK = 16384, 1024, 512             # elements
-
-
-@dataclass(frozen=True)
-class Step:
-    """One block inside a row: its own spatial axes, its reduction axes, and which of them is the vectorised innermost."""
-
-    block: Block
-    inner: tuple[Axis, ...]
-    over: tuple[Axis, ...]
-    over_is_innermost: bool
 
 
 @dataclass(frozen=True)
@@ -50,13 +41,18 @@ class RowPlan:
     rows: tuple[Axis, ...]
     chunk: Axis | None
     width: int
-    steps: tuple[Step, ...]
+    loops: tuple[Loop, ...]
     registers: tuple[str, ...]
+    unstored: frozenset[str]                    # local buffers that only exist inside a loop
     scratch: tuple[ScratchBuffer, ...]
     rows_per_tile: Dim
     tiles: Dim
     cost: Dim                                   # nanoseconds on one core
     scratch_bytes: Dim
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple(s for loop in self.loops for s in loop.steps)
 
     @property
     def form(self) -> str:
@@ -71,7 +67,7 @@ class RowPlan:
 def plan_rows(kernel: Kernel) -> RowPlan:
     """The plan of any kernel: what has no shared axes runs as a single row."""
     if not kernel.blocks:                                        # nothing is written: every output is empty
-        return RowPlan(kernel, (), None, 0, (), (), (), 1, 0, 0, 0)
+        return RowPlan(kernel, (), None, 0, (), (), frozenset(), (), 1, 0, 0, 0)
     shared = _shared_axes(kernel)
     flat = flatten(kernel)
     merged = merge_spatial(flat.blocks, len(shared)) if shared else None
@@ -88,17 +84,19 @@ def plan_rows(kernel: Kernel) -> RowPlan:
 
 def _sized(kernel, rows, chunk, width, steps, blocks, written) -> RowPlan:
     elements = {v.name: _elements(v.name, blocks, rows, chunk, width, v.type.shape) for v in kernel.local if v.name in written}
-    registers = tuple(n for n, e in elements.items() if e == 1 and not chunk)
+    loops = share_loops(steps, chunk)
+    skipped = unstored(loops, set(elements))
+    registers = tuple(n for n, e in elements.items() if e == 1 and not chunk and n not in skipped)
     scratch, place = [], 0
     for v in kernel.local:
-        if v.name in elements and v.name not in registers:
+        if v.name in elements and v.name not in registers and v.name not in skipped:
             scratch.append(ScratchBuffer(v.name, v.type.dtype, elements[v.name], place))
             place = place + ceildiv(elements[v.name] * itemsize(v.type.dtype), 64) * 64
     cost = sum((block_cost(b) for b in blocks), 0)
     count = product([a.extent for a in rows])
     per_row = sum((block_cost(replace(b, axes=b.axes[len(rows):])) for b in blocks), 0)
     rows_per_tile, tiles = _tiles(per_row, count, chunk, width)
-    return RowPlan(kernel, rows, chunk, width, steps, registers, tuple(scratch), rows_per_tile, tiles, floordiv(cost, 1000), place)
+    return RowPlan(kernel, rows, chunk, width, loops, registers, skipped, tuple(scratch), rows_per_tile, tiles, floordiv(cost, 1000), place)
 
 
 def _tiles(per_row: Dim, count: Dim, chunk: Axis | None, width: int) -> tuple[Dim, Dim]:

@@ -87,7 +87,7 @@ def squeeze(a, axis=None):
     """Axes of size 1 left out: all of them, or those named."""
     x = asarray(a)
     if axis is None:
-        gone = tuple(i for i, d in enumerate(x.dims) if d == 1 or (not isinstance(d, int) and _is_one(d)))
+        gone = tuple(i for i, d in enumerate(x.dims) if operands.builder().facts.decide("==", d, 1))
     else:
         gone = axes_tuple(axis, x.ndim)
         for i in gone:
@@ -242,11 +242,6 @@ def isrealobj(x):
 def _each(arrays, fn):
     done = tuple(fn(asarray(a)) for a in arrays)
     return done[0] if len(done) == 1 else done
-
-
-def _is_one(d: Dim) -> bool:
-    facts = operands.builder().facts
-    return bool(facts.known("==", d, 1)) if facts.known("==", d, 1) is not None else facts.decide("==", d, 1, default=False)
 
 
 def _wanted_shape(x: TracedArray, shape: object) -> tuple[Dim, ...]:

@@ -1,0 +1,239 @@
+"""From the arguments of a call to parameters: declarations, static values, weights, and arrays with a name each.
+
+A declaration is an annotation such as ``f32["n", 784]``; it is read whether or not annotations are postponed.
+"""
+from __future__ import annotations
+
+import enum
+import inspect
+import re
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from minirelax.errors import ArgumentError, DTypeError
+from minirelax.frontend.tree import Tree, flatten
+from minirelax.ir.types import NUMPY_DTYPES, DType, Tensor, dtype_name
+
+STATIC_TYPES = (str, bytes, type, np.dtype, enum.Enum, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.EllipsisType,
+                slice, DType, np.ufunc)
+PYTHON = {bool: "bool", int: "i64", float: "f64"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One array argument: how users reach it, its name in the IR, its type, and the Python type if it is a number."""
+
+    path: str
+    name: str
+    type: Tensor
+    python: type | None = None
+    bound: bool = False
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What the types of a call's arguments say about one array: with the tree, the key under which programs are kept."""
+
+    dtype: str
+    ndim: int
+    python: type | None
+
+
+@dataclass
+class Call:
+    """The arguments of one call, taken apart."""
+
+    key: tuple
+    arrays: tuple[np.ndarray, ...]              # traced arguments
+    leaves: tuple[Leaf, ...]
+    weights: tuple[np.ndarray, ...]             # the leaves of constant arguments
+    trees: dict[str, Tree]                      # by argument
+    static: dict[str, object]
+    declared: tuple[Tensor | None, ...]         # one for each array
+    paths: tuple[str, ...]                      # of the arrays, then of the weights
+
+
+class Signature:
+    """The parameters of a user's function, read once."""
+
+    def __init__(self, fn: Callable, static: tuple[str, ...] = (), constants: tuple[str, ...] = ()):
+        self.fn = fn
+        self.name = getattr(fn, "__name__", type(fn).__name__)
+        self.inspected = inspect.signature(fn)
+        self.static, self.constants = _names(static, self, "static"), _names(constants, self, "constants")
+        self.declarations = declarations(fn, self.inspected)
+
+    @property
+    def annotated(self) -> bool:
+        """Does any argument declare its type?"""
+        return bool(self.declarations)
+
+    def bind(self, args: tuple, kwargs: dict) -> Call:
+        """The arguments of a call, checked.  Raises ArgumentError or DTypeError, naming the argument."""
+        try:
+            found = self.inspected.bind(*args, **kwargs)
+        except TypeError as e:
+            raise ArgumentError(f"{self.name}(): {e}", f"its parameters are {self.inspected}") from None
+        found.apply_defaults()
+        call = Call((), (), (), (), {}, {}, (), ())
+        arrays, leaves, weights, declared, paths, weight_paths = [], [], [], [], [], []
+        for name, value in found.arguments.items():
+            if name in self.static:
+                call.static[name] = value
+                continue
+            wanted = self.declarations.get(name)
+            parts, tree = flatten(value, _is_list_of(wanted))
+            call.trees[name] = tree
+            types_ = _spread(wanted, tree, name)
+            for path, part, type_ in zip(tree.paths(name), parts, types_, strict=True):
+                if isinstance(part, STATIC_TYPES) and type_ is None:
+                    call.static[path] = part
+                    continue
+                array, leaf = as_argument(part, path, type_)
+                if name in self.constants:
+                    weights.append(array)
+                    weight_paths.append(path)
+                    continue
+                arrays.append(array)
+                leaves.append(leaf)
+                declared.append(type_)
+                paths.append(path)
+        call.arrays, call.leaves, call.weights = tuple(arrays), tuple(leaves), tuple(weights)
+        call.declared, call.paths = tuple(declared), (*paths, *weight_paths)
+        call.key = self._key(call)
+        return call
+
+    def _key(self, call: Call) -> tuple:
+        weights = tuple((w.dtype.str, w.shape) for w in call.weights)
+        key = (call.leaves, tuple(call.trees.items()), weights, tuple((n, type(v), v) for n, v in call.static.items()))
+        try:
+            hash(key)
+        except TypeError:
+            name = next(n for n, v in call.static.items() if not _hashable(v))
+            raise ArgumentError(f"{self.name}(): the static argument {name} cannot be hashed: {type(call.static[name]).__name__}",
+                                "use a tuple in place of a list") from None
+        return key
+
+
+def declarations(fn: Callable, signature: inspect.Signature) -> dict[str, object]:
+    """The annotations that declare arrays: a `Tensor` type, a bare dtype (a scalar), or a nested container of them."""
+    scope = _scope(fn)
+    found = {}
+    for p in signature.parameters.values():
+        annotation = p.annotation
+        if isinstance(annotation, str):
+            try:
+                annotation = eval(annotation, scope)          # the user's own source text, as typing.get_type_hints does
+            except Exception:
+                continue
+        annotation = _as_types(annotation)
+        if annotation is not None:
+            found[p.name] = annotation
+    return found
+
+
+def as_argument(value: object, path: str, declared: Tensor | None) -> tuple[np.ndarray, Leaf]:
+    """An argument as an array, and what its type says.  Raises ArgumentError or DTypeError, naming the argument."""
+    if isinstance(value, np.ma.MaskedArray | np.matrix):
+        raise ArgumentError(f"{path}: a {type(value).__name__} is not supported", "pass np.asarray(...) of it")
+    python = None
+    if not isinstance(value, np.ndarray):
+        python = None if isinstance(value, np.generic) else next((t for t in (bool, int, float) if isinstance(value, t)), None)
+        value = _converted(value, path, declared, python)
+        python = None if declared is not None else python
+    name = dtype_name(value.dtype)
+    if name is None:
+        raise DTypeError(f"{path}: an array of dtype {value.dtype} cannot be compiled", "use bool, an integer type, float32 or float64: x.astype(np.float32)")
+    if declared is not None and declared.dtype != name:
+        raise DTypeError(f"{path}: expected {declared}, got {name}: dtype {value.dtype} instead of {NUMPY_DTYPES[declared.dtype]}",
+                         f"convert it: {path}.astype(np.{NUMPY_DTYPES[declared.dtype]})")
+    if not value.dtype.isnative:
+        value = value.astype(value.dtype.newbyteorder("="))
+    return np.asarray(value), Leaf(name, value.ndim, python)
+
+
+def identifier(path: str) -> str:
+    """A path as a name of the IR: ``p['w']`` as ``p_w``."""
+    name = re.sub(r"\W+", "_", path).strip("_")
+    return name if name.isidentifier() else f"_{name}"
+
+
+def _converted(value: object, path: str, declared: Tensor | None, python: type | None) -> np.ndarray:
+    if python is not None:
+        try:
+            return np.asarray(value, NUMPY_DTYPES[declared.dtype if declared is not None else PYTHON[python]])
+        except OverflowError:
+            raise DTypeError(f"{path}: the integer {value} does not fit {NUMPY_DTYPES[declared.dtype] if declared else 'int64'}") from None
+    if isinstance(value, complex):
+        raise DTypeError(f"{path}: complex numbers cannot be compiled", "pass the real and the imaginary part")
+    listed = isinstance(value, list | tuple)
+    if not (listed or isinstance(value, np.generic) or hasattr(value, "__array__")):
+        raise ArgumentError(f"{path}: a {type(value).__name__} is not an array", "pass an array or a number, or name the argument in jit(..., static=(...))")
+    try:
+        return np.asarray(value, NUMPY_DTYPES[declared.dtype] if listed and declared is not None else None)
+    except (ValueError, TypeError) as e:
+        raise ArgumentError(f"{path}: cannot become an array: {e}") from None
+
+
+def _as_types(annotation: object) -> object | None:
+    match annotation:
+        case Tensor():
+            return annotation
+        case DType():
+            return Tensor(annotation.name, ())
+        case list() | tuple() | dict():
+            leaves, tree = flatten(annotation)
+            types_ = [_as_types(leaf) for leaf in leaves]
+            return tree.unflatten(types_) if types_ and None not in types_ else None
+    return None
+
+
+def _is_list_of(wanted: object) -> Callable[[object], bool] | None:
+    """A list where one array is declared is that array, not a container."""
+    return (lambda value: isinstance(value, list | tuple)) if isinstance(wanted, Tensor) else None
+
+
+def _spread(wanted: object, tree: Tree, name: str) -> list[Tensor | None]:
+    """One declared type (or None) for each leaf."""
+    paths = tree.paths(name)
+    if wanted is None:
+        return [None] * len(paths)
+    types_, declared = flatten(wanted)
+    if declared.paths(name) != paths:
+        raise ArgumentError(f"{name}: expected the parts {', '.join(declared.paths(name))}, got {', '.join(paths) or 'None'}")
+    return types_
+
+
+def _scope(fn: Callable) -> dict:
+    """What names in a function's annotations mean: its module's, and those of the functions around it."""
+    inner = inspect.unwrap(fn)
+    inner = getattr(inner, "__func__", inner)
+    scope = dict(getattr(inner, "__globals__", {}))
+    code, cells = getattr(inner, "__code__", None), getattr(inner, "__closure__", None) or ()
+    for name, cell in zip(code.co_freevars if code else (), cells, strict=True):
+        try:
+            scope[name] = cell.cell_contents
+        except ValueError:                                    # not yet assigned
+            continue
+    from minirelax.ir.types import DTYPES
+    return {("bool_" if n == "bool" else n): t for n, t in DTYPES.items()} | scope
+
+
+def _names(names: str | tuple[str, ...], signature: Signature, option: str) -> frozenset[str]:
+    names = (names,) if isinstance(names, str) else tuple(names)
+    unknown = [n for n in names if n not in signature.inspected.parameters]
+    if unknown:
+        raise ArgumentError(f"jit(..., {option}={names!r}): {signature.name} has no parameter {unknown[0]!r}",
+                            f"its parameters are {', '.join(signature.inspected.parameters)}")
+    return frozenset(names)
+
+
+def _hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True

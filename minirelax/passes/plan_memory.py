@@ -1,0 +1,202 @@
+"""Let values that are never alive together share memory.
+
+Walking the statements in order, each allocation asks for a free storage of provably the same number of bytes and otherwise
+gets a new one; after the last read of a value, through any view, its storage is free again (Relax, section 4.3).  Sizes
+are compared as polynomials, so ``n*2`` and ``2*n`` share.  With bounds for the sizes, bytes become numbers; then the
+smallest free storage that is large enough is taken (up to 16 times), or the largest smaller one is enlarged.
+
+Results of the function are not planned: they are the caller's, who may keep them.  Nor is what a library call
+outside destination-passing style may hold on to.  Bytes are multiples of 64, a cache line.
+
+>>> from minirelax.ir.parser import parse
+>>> before = parse('''
+... @kernel
+... def exp(x: f32[n], out: f32[n], *, n):
+...     for i in range(n):
+...         out[i] = exp(x[i])
+...
+... def main(x: f32[16*n]) -> f32[16*n]:
+...     v0: f32[16*n] = alloc_tensor()
+...     run_kernel(exp, x, out=(v0,), sizes=(16*n,))
+...     v1: f32[16*n] = alloc_tensor()
+...     run_kernel(exp, v0, out=(v1,), sizes=(16*n,))
+...     v2: f32[16*n] = alloc_tensor()
+...     run_kernel(exp, v1, out=(v2,), sizes=(16*n,))
+...     v3: f32[16*n] = alloc_tensor()
+...     run_kernel(exp, v2, out=(v3,), sizes=(16*n,))
+...     return v3''')
+>>> print(plan_memory()(before)["main"])
+def main(x: f32[16*n]) -> f32[16*n]:
+    v4: Storage[64*n] = alloc_storage()
+    v0: f32[16*n] = alloc_tensor(v4)
+    run_kernel(exp, x, out=(v0,), sizes=(16*n,))
+    v5: Storage[64*n] = alloc_storage()
+    v1: f32[16*n] = alloc_tensor(v5)
+    run_kernel(exp, v0, out=(v1,), sizes=(16*n,))
+    v2: f32[16*n] = alloc_tensor(v4)
+    run_kernel(exp, v1, out=(v2,), sizes=(16*n,))
+    v3: f32[16*n] = alloc_tensor()
+    run_kernel(exp, v2, out=(v3,), sizes=(16*n,))
+    return v3
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from minirelax.ir.dim import Atom as DimAtom
+from minirelax.ir.dim import Dim, DimExpr, floordiv, product, symbol
+from minirelax.ir.graph import (
+    AllocStorage,
+    AllocTensor,
+    Binding,
+    CallFunction,
+    CallLibrary,
+    Dataflow,
+    Function,
+    MakeTuple,
+    MatchCast,
+    Module,
+    TupleItem,
+    Var,
+    View,
+    fresh_names,
+)
+from minirelax.ir.types import Storage, Tensor, itemsize
+from minirelax.passes.base import Pass
+
+LINE = 64                  # bytes of a cache line
+RANGE = 16                 # how many times larger or smaller a storage may be that is taken instead
+
+Bounds = Mapping[str, "tuple[int | None, int | None]"]
+
+
+@dataclass(eq=False)
+class Block:
+    """One storage: its bytes (which may still grow) and its variable."""
+
+    bytes: Dim
+    var: Var | None = None
+
+
+def plan_memory(bounds: Bounds | None = None) -> Pass:
+    """The pass; `bounds` gives, by size name, the smallest and largest value (inclusive, None where unknown)."""
+    def plan(module: Module) -> Module:
+        return replace(module, functions=tuple(_planned(f, module, bounds or {}) for f in module.functions))
+    plan.__name__, plan.__doc__ = "plan_memory", plan_memory.__doc__
+    return plan
+
+
+def tensor_bytes(type_: Tensor, bounds: Bounds) -> Dim:
+    """The bytes of a tensor, in whole cache lines: an upper bound of them as far as `bounds` go."""
+    wanted = upper_bound(itemsize(type_.dtype) * product(type_.shape), bounds)
+    return floordiv(wanted + LINE - 1, LINE) * LINE
+
+
+def planned_bytes(function: Function) -> Dim:
+    """All storage that a planned function allocates."""
+    total: Dim = 0
+    for b in function.bindings:
+        if isinstance(b.value, AllocStorage):
+            total = total + b.value.bytes
+    return total
+
+
+def upper_bound(d: Dim, bounds: Bounds) -> Dim:
+    """Something that `d` never exceeds: bounded sizes replaced by their ends, others left.
+
+    >>> from minirelax.ir.dim import dim
+    >>> upper_bound(dim("4*m*n - n"), {"n": (1, 20)})
+    80*m - 1
+    """
+    if isinstance(d, int) or not any(high is not None for _, high in bounds.values()):
+        return d
+    total: Dim = 0
+    for mono, k in d.terms:
+        term: Dim = k
+        for f in mono:
+            term = term * (_end(f, bounds, k > 0))
+        total = total + term
+    return total
+
+
+def _end(factor: str | DimAtom, bounds: Bounds, upper: bool) -> Dim:
+    if isinstance(factor, str):
+        low, high = bounds.get(factor, (None, None))
+        if high is None:                          # a lower bound alone says nothing about how large it gets
+            return symbol(factor)
+        return high if upper else low or 0
+    if upper and factor.op == "//" and isinstance(factor.right, int):
+        return floordiv(upper_bound(factor.left, bounds), factor.right)
+    if upper and factor.op == "%" and isinstance(factor.right, int):
+        return factor.right - 1
+    return DimExpr((((factor,), 1),))
+
+
+def _planned(function: Function, module: Module, bounds: Bounds) -> Function:
+    if any(isinstance(p, Dataflow) for p in function.body) or not any(isinstance(b.value, AllocTensor) for b in function.body):
+        return function
+    home = _homes(function)
+    last = _last_reads(function, home)
+    blocks = _assign(function, last, bounds)
+    names, out = fresh_names(function, module), []
+    for b in function.body:
+        block = blocks.get(b.var) if isinstance(b.value, AllocTensor) else None
+        if block is not None and block.var is None:
+            block.var = Var(next(names), Storage(block.bytes))
+            out.append(Binding(block.var, AllocStorage(block.bytes), b.source))
+        out.append(replace(b, value=AllocTensor((block.var,))) if block is not None else b)
+    return replace(function, body=tuple(out))
+
+
+def _homes(function: Function) -> dict[Var, frozenset[Var]]:
+    """For each value, the allocations whose memory it may be."""
+    home: dict[Var, frozenset[Var]] = {}
+    for b in function.body:
+        match b.value:
+            case AllocTensor():
+                home[b.var] = frozenset((b.var,))
+            case View() | MatchCast() | MakeTuple() | TupleItem():
+                home[b.var] = frozenset().union(*(home.get(a, frozenset()) for a in b.value.operands()))
+    return home
+
+
+def _last_reads(function: Function, home: dict[Var, frozenset[Var]]) -> dict[Var, int]:
+    """The statement that reads each allocation last; those that outlive the function, or may, are missing."""
+    last: dict[Var, int] = {}
+    kept = set(home.get(function.result, ()))
+    for at, b in enumerate(function.body):
+        for a in b.value.operands():
+            last.update(dict.fromkeys(home.get(a, ()), at))
+            if isinstance(b.value, CallLibrary | CallFunction):
+                kept |= home.get(a, frozenset())
+    return {v: at for v, at in last.items() if v not in kept}
+
+
+def _assign(function: Function, last: dict[Var, int], bounds: Bounds) -> dict[Var, Block]:
+    ends: dict[int, list[Var]] = {}
+    for v, at in last.items():
+        ends.setdefault(at, []).append(v)
+    blocks: dict[Var, Block] = {}
+    free: list[Block] = []
+    for at, b in enumerate(function.body):
+        if isinstance(b.value, AllocTensor) and b.var in last:
+            blocks[b.var] = _request(tensor_bytes(b.var.type, bounds), free)
+        free += [blocks[v] for v in ends.get(at, ())]
+    return blocks
+
+
+def _request(wanted: Dim, free: list[Block]) -> Block:
+    """A free storage for so many bytes, removed from `free` and perhaps enlarged, or a new one."""
+    found = next((b for b in free if b.bytes == wanted), None)
+    if found is None and isinstance(wanted, int):
+        numbers = [b for b in free if isinstance(b.bytes, int)]
+        large = [b for b in numbers if wanted <= b.bytes <= RANGE * wanted]
+        small = [b for b in numbers if wanted > b.bytes >= wanted // RANGE]
+        found = min(large, key=lambda b: b.bytes) if large else max(small, key=lambda b: b.bytes) if small else None
+    if found is None:
+        return Block(wanted)
+    free.remove(found)
+    if isinstance(wanted, int) and isinstance(found.bytes, int):
+        found.bytes = max(found.bytes, wanted)
+    return found

@@ -1,0 +1,43 @@
+"""The compiler on one page: what happens to a program, in order.
+
+Each entry is a function from module to module, documented where it is defined; `run` applies them one by one, verifies
+after each, and keeps every stage.
+
+>>> [p.__name__ for p in passes()]             # doctest: +NORMALIZE_WHITESPACE
+['simplify', 'fold_constants', 'merge_common', 'eliminate_dead_code', 'bind_parameters', 'legalize', 'annotate_patterns',
+ 'fuse_ops', 'fuse_kernels', 'pack_weights', 'lower_calls', 'plan_memory', 'bind_shapes']
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minirelax.passes.annotate_patterns import annotate_patterns
+from minirelax.passes.base import Pass, Stage, run
+from minirelax.passes.bind_parameters import bind_parameters
+from minirelax.passes.bind_shapes import bind_shapes
+from minirelax.passes.eliminate_dead_code import eliminate_dead_code
+from minirelax.passes.fold_constants import fold_constants
+from minirelax.passes.fuse_kernels import fuse_kernels
+from minirelax.passes.fuse_ops import fuse_ops
+from minirelax.passes.legalize import legalize
+from minirelax.passes.lower_calls import lower_calls
+from minirelax.passes.merge_common import merge_common
+from minirelax.passes.pack_weights import WIDTHS, pack_weights
+from minirelax.passes.plan_memory import Bounds, plan_memory
+from minirelax.passes.simplify import simplify
+
+GRAPH_PASSES: tuple[Pass, ...] = (simplify, fold_constants, merge_common, eliminate_dead_code, bind_parameters)     # on ops
+KERNEL_PASSES: tuple[Pass, ...] = (legalize, annotate_patterns, fuse_ops, fuse_kernels)                             # ops become kernels
+
+
+def call_passes(bounds: Bounds | None = None, width: Callable[[str], int] = WIDTHS.__getitem__) -> tuple[Pass, ...]:
+    """From kernel calls to statements on planned memory; `bounds` as in `plan_memory`, `width` as in `pack_weights`."""
+    return pack_weights(width), lower_calls, plan_memory(bounds), bind_shapes
+
+
+def passes(bounds: Bounds | None = None, width: Callable[[str], int] = WIDTHS.__getitem__) -> tuple[Pass, ...]:
+    """All passes, in order."""
+    return *GRAPH_PASSES, *KERNEL_PASSES, *call_passes(bounds, width)
+
+
+__all__ = ["GRAPH_PASSES", "KERNEL_PASSES", "Stage", "call_passes", "passes", "run"]
