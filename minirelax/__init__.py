@@ -1,0 +1,34 @@
+"""minirelax: a compiler for NumPy functions with symbolic sizes, small enough to read and fast enough to use.
+
+>>> import numpy as np
+>>> @jit
+... def scaled(x):
+...     return x * 2 + 1
+>>> scaled(np.arange(3.0))
+array([1., 3., 5.])
+"""
+from __future__ import annotations
+
+from minirelax import errors
+from minirelax.frontend.casts import match_cast
+from minirelax.ir.types import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from minirelax.jit import JitFunction, jit, trace
+
+__version__ = "0.1.0"
+
+# Names whose modules are only loaded when asked for: a program that only calls compiled functions never needs them.
+_LATER = {"parse": "minirelax.ir.parser", "run": "minirelax.pipeline", "compile": "minirelax.pipeline", "Executable": "minirelax.runtime.executable",
+          "set_num_threads": "minirelax.runtime.pool", "get_num_threads": "minirelax.runtime.pool"}
+
+
+def __getattr__(name: str):
+    import importlib
+    if name in ("numpy", "explore", "pipeline"):
+        return importlib.import_module(f"minirelax.{name}")
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), {"compile": "compile_module"}.get(name, name))
+    raise AttributeError(f"module 'minirelax' has no attribute {name!r}")
+
+
+__all__ = ["JitFunction", "bool_", "errors", "f32", "f64", "i8", "i16", "i32", "i64", "jit", "match_cast", "trace", "u8", "u16", "u32", "u64",
+           *sorted(_LATER)]

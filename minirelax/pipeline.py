@@ -9,8 +9,11 @@ after each, and keeps every stage.
 """
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
+from minirelax.codegen.numba_cpu import register_tiles
+from minirelax.ir.graph import Module
 from minirelax.passes.annotate_patterns import annotate_patterns
 from minirelax.passes.base import Pass, Stage, run
 from minirelax.passes.bind_parameters import bind_parameters
@@ -25,6 +28,8 @@ from minirelax.passes.merge_common import merge_common
 from minirelax.passes.pack_weights import WIDTHS, pack_weights
 from minirelax.passes.plan_memory import Bounds, plan_memory
 from minirelax.passes.simplify import simplify
+from minirelax.runtime.build import build
+from minirelax.runtime.executable import Executable
 
 GRAPH_PASSES: tuple[Pass, ...] = (simplify, fold_constants, merge_common, eliminate_dead_code, bind_parameters)     # on ops
 KERNEL_PASSES: tuple[Pass, ...] = (legalize, annotate_patterns, fuse_ops, fuse_kernels)                             # ops become kernels
@@ -40,4 +45,24 @@ def passes(bounds: Bounds | None = None, width: Callable[[str], int] = WIDTHS.__
     return *GRAPH_PASSES, *KERNEL_PASSES, *call_passes(bounds, width)
 
 
-__all__ = ["GRAPH_PASSES", "KERNEL_PASSES", "Stage", "call_passes", "passes", "run"]
+def compile_module(module: Module, bounds: Bounds | None = None, progress: Callable[..., None] | None = None) -> Executable:
+    """A traced module as a program that runs natively, with all its stages.
+
+    `progress` is told ``(stage, done, total)`` as the work goes on.  Raises CodegenError for a kernel that cannot be compiled.
+    """
+    tell = progress or (lambda stage, done=0, total=0: None)
+    todo = passes(bounds, panel_width)
+    stages = run(module, todo, lambda stage: tell(stage.name))
+    start = time.perf_counter()
+    built = build(stages[-1].module, lambda i, k, name: tell(f"planning {name}", i + 1, k))
+    executable = Executable(built, stages[-1].module, on_kernel=lambda i, k, name: tell(f"compiling {name}", i + 1, k))
+    executable.stages = (*stages, Stage("build", built, 1e3 * (time.perf_counter() - start)))
+    return executable
+
+
+def panel_width(dtype: str) -> int:
+    """Columns in a packed panel: what this machine's register tiles take."""
+    return register_tiles()[dtype].width
+
+
+__all__ = ["GRAPH_PASSES", "KERNEL_PASSES", "Stage", "call_passes", "compile_module", "passes", "run"]

@@ -3,6 +3,7 @@
 The source is Goto's loop nest, once per tile of the plan: for each panel of n, k in chunks, register tiles down the rows;
 then the epilogue over the finished rows of the panel.
 """
+
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
@@ -39,8 +40,10 @@ class _ContractionWriter:
     def write(self) -> None:
         plan, out, source = self.plan, self.out, self.source
         out.line(f"table = ptr_i64(args[{source.signature.table}])")
-        out.line(f"{self.m_count}, {self.n_count}, {self.k_count} = {source.dim(plan.m.extent)}, {source.dim(plan.n.extent)}, "
-                 f"{source.dim(plan.k_extent)}")
+        out.line(
+            f"{self.m_count}, {self.n_count}, {self.k_count} = {source.dim(plan.m.extent)}, {source.dim(plan.n.extent)}, "
+            f"{source.dim(plan.k_extent)}"
+        )
         out.line(f"panels = ({self.n_count} + {self.width - 1}) // {self.width}")
         out.line(f"groups = quotient(panels + {plan.panels_per_tile - 1}, {plan.panels_per_tile})")
         out.line(f"row_blocks = quotient({self.m_count} + {plan.max_rows - 1}, {plan.max_rows})")
@@ -53,7 +56,9 @@ class _ContractionWriter:
             self._tile_position()
             if plan.a.how == "copy":
                 self._copy_a()
-            with out.block(f"for {self.panel} in range(group*{plan.panels_per_tile}, min((group + 1)*{plan.panels_per_tile}, panels)):"):
+            with out.block(
+                f"for {self.panel} in range(group*{plan.panels_per_tile}, min((group + 1)*{plan.panels_per_tile}, panels)):"
+            ):
                 self._one_panel()
 
     def _temporaries(self) -> None:
@@ -100,9 +105,11 @@ class _ContractionWriter:
                 out.line(f"left = {self.last} - at")
                 out.line(f"sweeps = quotient(left + {self.rows - 1}, {self.rows})")
                 out.line("height = quotient(left + sweeps - 1, sweeps)")
-                out.line(f"call_tile(table[height], a_address + {self.size}*((at - {self.first})*a_stride + k_first), a_stride, "
-                         f"b_address + {self.size}*k_first*b_stride, b_stride, scratch + {self.size * self.width}*(at - {self.first}), "
-                         f"{self.width}, k_rows, min(k_first, 1))")
+                out.line(
+                    f"call_tile(table[height], a_address + {self.size}*((at - {self.first})*a_stride + k_first), a_stride, "
+                    f"b_address + {self.size}*k_first*b_stride, b_stride, scratch + {self.size * self.width}*(at - {self.first}), "
+                    f"{self.width}, k_rows, min(k_first, 1))"
+                )
                 out.line("at += height")
         self._epilogue()
 
@@ -113,7 +120,9 @@ class _ContractionWriter:
             out.line(f"a_address, a_stride = a_copy, {self.k_count}")
         else:
             base = f"({source.dim(a.base)} + {self.first}*{source.factor(a.stride)})"
-            out.line(f"a_address, a_stride = args[{source.signature.buffers.index(a.buffer)}] + {self.size}*{base}, {source.dim(a.stride)}")
+            out.line(
+                f"a_address, a_stride = args[{source.signature.buffers.index(a.buffer)}] + {self.size}*{base}, {source.dim(a.stride)}"
+            )
 
     def _place_b(self, first_column: str) -> None:
         """Address of the panel of B at k = 0, and the stride from one k to the next."""
@@ -123,7 +132,9 @@ class _ContractionWriter:
             out.line(f"b_address, b_stride = {address}, {self.width}")
         elif b.how == "direct":
             with out.block(f"if {self.columns} == {self.width} and {self.last} - {self.first} < {REUSE}:"):
-                address = f"args[{source.signature.buffers.index(b.buffer)}] + {self.size}*({source.dim(b.base)} + {first_column})"
+                address = (
+                    f"args[{source.signature.buffers.index(b.buffer)}] + {self.size}*({source.dim(b.base)} + {first_column})"
+                )
                 out.line(f"b_address, b_stride = {address}, {source.dim(b.stride)}")
             with out.block("else:"):
                 self._copy_b(first_column)
@@ -158,8 +169,15 @@ class _ContractionWriter:
         with ExitStack() as stack:
             for a in axes:
                 stack.enter_context(self.out.block(f"for {source.axis(a.name)} in range({source.dim(a.extent)}):"))
-            flat = " + ".join("*".join([source.axis(a.name), *([source.factor(product([b.extent for b in axes[i + 1:]]))] if i + 1 < len(axes) else [])])
-                              for i, a in enumerate(axes))
+            flat = " + ".join(
+                "*".join(
+                    [
+                        source.axis(a.name),
+                        *([source.factor(product([b.extent for b in axes[i + 1 :]]))] if i + 1 < len(axes) else []),
+                    ]
+                )
+                for i, a in enumerate(axes)
+            )
             yield flat if len(axes) == 1 else f"({flat})"
 
     def _epilogue(self) -> None:
@@ -176,7 +194,9 @@ class _ContractionWriter:
 
     def _scalars(self) -> ScalarWriter:
         axes = (*self.plan.outer, self.plan.m, self.plan.n, *self.plan.k)
-        writer = ScalarWriter(self.out, self.source.names, lambda load: self._access(load, writer), {a.name: (0, a.extent - 1) for a in axes})
+        writer = ScalarWriter(
+            self.out, self.source.names, lambda load: self._access(load, writer), {a.name: (0, a.extent - 1) for a in axes}
+        )
         return writer
 
     def _access(self, load: Load, writer: ScalarWriter) -> str:

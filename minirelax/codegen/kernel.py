@@ -4,6 +4,7 @@ Every kernel is ``void kernel(int64* args, int64 lo, int64 hi, int64 scratch)``:
 parallel loop.  ``args`` holds the addresses of inputs and outputs, the address of the error word, the address of the table of
 register tiles, and the sizes, in this order; `Signature` says so once for code generation and program building.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,8 +17,33 @@ from minirelax.ir.dim import Dim, DimExpr, names
 from minirelax.ir.loop import Kernel
 
 _DTYPES = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64")
-RESERVED = frozenset({"args", "lo", "hi", "scratch", "tile", "chunks", "row_block", "rows_per_tile", "row", "error", "table", "range", "min", "max",
-                      "inf", "nan", "select", "quotient", "rest", "call_tile", "not", *_DTYPES, *(f"ptr_{d}" for d in _DTYPES)})
+RESERVED = frozenset(
+    {
+        "args",
+        "lo",
+        "hi",
+        "scratch",
+        "tile",
+        "chunks",
+        "row_block",
+        "rows_per_tile",
+        "row",
+        "error",
+        "table",
+        "range",
+        "min",
+        "max",
+        "inf",
+        "nan",
+        "select",
+        "quotient",
+        "rest",
+        "call_tile",
+        "not",
+        *_DTYPES,
+        *(f"ptr_{d}" for d in _DTYPES),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +77,7 @@ class KernelSource:
     def __init__(self, kernel: Kernel, axes: tuple[str, ...]):
         self.kernel, self.signature = kernel, signature(kernel)
         self.out, self.names = SourceWriter(), Names(RESERVED)
-        self.function_name = self.names.give(("function",), f"{kernel.name}_kernel")          # never a C function's name
+        self.function_name = self.names.give(("function",), f"{kernel.name}_kernel")  # never a C function's name
         for size in kernel.sizes:
             self.names.give(size, size)
         for a in axes:
@@ -101,5 +127,9 @@ class KernelSource:
 
     def _checks_indices(self) -> bool:
         from minirelax.ir.scalar import Apply, Scalar, walk
-        return any(isinstance(s, Apply) and s.function == "check_index"
-                   for b in self.kernel.blocks for s in walk(b.value, *(i for i in b.indices if isinstance(i, Scalar))))
+
+        return any(
+            isinstance(s, Apply) and s.function == "check_index"
+            for b in self.kernel.blocks
+            for s in walk(b.value, *(i for i in b.indices if isinstance(i, Scalar)))
+        )

@@ -2,6 +2,7 @@
 
 `kernel_code` needs no Numba: a warm process finds the object code of the source in the cache and never compiles.
 """
+
 from __future__ import annotations
 
 import functools
@@ -74,13 +75,46 @@ def source_globals() -> dict[str, object]:
 
     casts = {"f32": types.float32, "f64": types.float64} | {d: getattr(types, d.replace("i", "int")) for d in SIGNED}
     casts |= {d: getattr(types, d.replace("u", "uint")) for d in UNSIGNED}
-    libm = {f"math_{n}": getattr(math, n) for n in ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh",
-                                                   "atanh", "exp", "expm1", "log", "log2", "log10", "log1p", "erf", "hypot", "pow")}
-    return {**numba_intrinsics(), **casts, **libm, "inf": math.inf, "nan": math.nan, "math_exp2": numba.njit(_exp2), "math_cbrt": numba.njit(_cbrt)}
+    libm = {
+        f"math_{n}": getattr(math, n)
+        for n in (
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "atan2",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "exp",
+            "expm1",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "erf",
+            "hypot",
+            "pow",
+        )
+    }
+    return {
+        **numba_intrinsics(),
+        **casts,
+        **libm,
+        "inf": math.inf,
+        "nan": math.nan,
+        "math_exp2": numba.njit(_exp2),
+        "math_cbrt": numba.njit(_cbrt),
+    }
 
 
 def _exp2(x):
-    return 2.0 ** x
+    return 2.0**x
 
 
 def _cbrt(x):

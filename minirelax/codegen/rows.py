@@ -1,4 +1,5 @@
 """Numba source of a row plan: loops over the rows of a tile range, and inside a row the blocks in order."""
+
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
@@ -11,12 +12,14 @@ from minirelax.ir.scalar import Apply, Load, load
 from minirelax.schedule.rows import RowPlan
 from minirelax.schedule.share_loops import Loop, Step
 
-SUM_BLOCK = 1024            # longer sums add up partial sums of this many elements in f64: as accurate as pairwise summation
+SUM_BLOCK = 1024  # longer sums add up partial sums of this many elements in f64: as accurate as pairwise summation
 
 
 def row_source(plan: RowPlan) -> KernelSource:
     """The kernel function of a row plan."""
-    source = KernelSource(plan.kernel, tuple(a.name for b in (s.block for s in plan.steps) for a in (*plan.rows, *_own(plan), *b.axes, *b.over)))
+    source = KernelSource(
+        plan.kernel, tuple(a.name for b in (s.block for s in plan.steps) for a in (*plan.rows, *_own(plan), *b.axes, *b.over))
+    )
     writer = _RowWriter(source, plan)
     with source.function():
         for s in plan.scratch:
@@ -58,7 +61,7 @@ class _RowWriter:
         plan, source, out = self.plan, self.source, self.out
         chunk, width = plan.chunk, plan.width
         first, last = source.axis(f"{chunk.name}.first"), source.axis(f"{chunk.name}.last")
-        if not plan.rows and not plan.scratch:                    # one contiguous run of chunks
+        if not plan.rows and not plan.scratch:  # one contiguous run of chunks
             out.line(f"{first}, {last} = lo*{width}, min(hi*{width}, {source.dim(chunk.extent)})")
             stack.enter_context(out.block(f"if {first} < {last}:"))
             return
@@ -168,7 +171,9 @@ class _RowWriter:
             self._store(block, literal_source(neutral(block.reduction, dtype).value, dtype))
         with self._loops((*step.over, *self._inner(step))):
             scalars = self._scalars(step)
-            self._store(block, _combine(block.reduction, dtype, self._target(block, scalars), scalars.value(block.value), reorder=False))
+            self._store(
+                block, _combine(block.reduction, dtype, self._target(block, scalars), scalars.value(block.value), reorder=False)
+            )
 
     # ------------------------------------------------------------------ accesses
 
@@ -238,7 +243,9 @@ class _Sum:
             case Apply(function="multiply", args=(a, b)) if self.reduction == "sum" and self.dtype in FLOATS:
                 self.out.line(f"{self.part} = fma_reassoc_{self.dtype}({self.part}, {scalars.value(a)}, {scalars.value(b)})")
             case value:
-                self.out.line(f"{self.part} = {_combine(self.reduction, self.dtype, self.part, scalars.value(value), reorder=True)}")
+                self.out.line(
+                    f"{self.part} = {_combine(self.reduction, self.dtype, self.part, scalars.value(value), reorder=True)}"
+                )
 
     def result(self) -> str:
         return f"f32({self.total})" if self.blocked and self.dtype == "f32" else self.total

@@ -11,6 +11,7 @@ spelled with its dtype, and what differs goes through the helpers of `minirelax.
 >>> writer.value(apply("maximum", apply("multiply", x, literal(2, "f32")), literal(0, "f32")))
 'maximum_f32(s0, f32(0.0))'
 """
+
 from __future__ import annotations
 
 import math
@@ -22,14 +23,54 @@ from minirelax.errors import CodegenError
 from minirelax.ir.dim import Atom, Dim, Ranges, is_nonnegative
 from minirelax.ir.scalar import Apply, Literal, Load, Scalar, SizeValue, index_scalar, walk
 
-_INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=",
-          "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "logical_and": "&",
-          "logical_or": "|", "logical_xor": "^"}
-_LIBM = {"sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "sinh": "sinh",
-         "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "exp": "exp", "expm1": "expm1",
-         "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p", "erf": "erf", "hypot": "hypot", "exp2": "exp2", "power": "pow",
-         "cbrt": "cbrt", "float_power": "pow"}
-_WRITES_TWICE = frozenset({"square", "sign", "fmax", "fmin", "isnan", "absolute", "maximum", "minimum"})      # templates that repeat an operand
+_INFIX = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "equal": "==",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
+    "logical_and": "&",
+    "logical_or": "|",
+    "logical_xor": "^",
+}
+_LIBM = {
+    "sin": "sin",
+    "cos": "cos",
+    "tan": "tan",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "sinh": "sinh",
+    "cosh": "cosh",
+    "tanh": "tanh",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+    "exp": "exp",
+    "expm1": "expm1",
+    "log": "log",
+    "log2": "log2",
+    "log10": "log10",
+    "log1p": "log1p",
+    "erf": "erf",
+    "hypot": "hypot",
+    "exp2": "exp2",
+    "power": "pow",
+    "cbrt": "cbrt",
+    "float_power": "pow",
+}
+_WRITES_TWICE = frozenset(
+    {"square", "sign", "fmax", "fmin", "isnan", "absolute", "maximum", "minimum"}
+)  # templates that repeat an operand
 _DIVISION = {"floor_divide": "floordiv", "remainder": "mod", "fmod": "fmod"}
 FLOATS = ("f32", "f64")
 
@@ -112,7 +153,7 @@ class ScalarWriter:
         return name
 
 
-def dim_source(d: Dim, names: Mapping[object, str], ranges: Ranges = {}) -> str:        # noqa: B006 (never changed)
+def dim_source(d: Dim, names: Mapping[object, str], ranges: Ranges = {}) -> str:  # noqa: B006 (never changed)
     """A polynomial as integer source; divisions of what is never negative are plain machine divisions."""
     if isinstance(d, int):
         return str(d)
@@ -131,9 +172,11 @@ def literal_source(value: float | int | bool, dtype: str) -> str:
     if dtype == "bool":
         return str(bool(value))
     if dtype in FLOATS:
-        text = "nan" if math.isnan(value) else "inf" if value == math.inf else "-inf" if value == -math.inf else repr(float(value))
+        text = (
+            "nan" if math.isnan(value) else "inf" if value == math.inf else "-inf" if value == -math.inf else repr(float(value))
+        )
         return f"f32({text})" if dtype == "f32" else text
-    return str(value) if dtype == "i64" and value > -2**63 else f"{dtype}({value})"
+    return str(value) if dtype == "i64" and value > -(2**63) else f"{dtype}({value})"
 
 
 def _inside(node: Scalar) -> tuple[Scalar, ...]:
@@ -170,7 +213,7 @@ def _on_bools(function: str, args: list[str]) -> str:
         return f"(not ({args[0]} ^ {args[1]}))"
     if function == "invert":
         return f"(not {args[0]})"
-    if function in _INFIX:                                                   # order: False < True
+    if function in _INFIX:  # order: False < True
         return f"(u8({args[0]}) {_INFIX[function]} u8({args[1]}))"
     raise CodegenError(f"no source for {function} on bool", "cast the operand to a number first")
 
@@ -259,7 +302,7 @@ def _cast(text: str, old: str, new: str) -> str:
         return text
     if new == "bool":
         return f"({text} != {literal_source(0, old)})"
-    if old in FLOATS and new not in FLOATS:                  # as C does on x86: through the next wider signed integer
+    if old in FLOATS and new not in FLOATS:  # as C does on x86: through the next wider signed integer
         through = {"i8": "i32", "u8": "i32", "i16": "i32", "u16": "i32", "u32": "i64"}.get(new)
         return f"{new}({through}({text}))" if through else f"{new}({text})"
     return f"{new}({text})"

@@ -1,4 +1,5 @@
 """Write source text: indentation, and one legal, distinct Python name per thing."""
+
 from __future__ import annotations
 
 import keyword

@@ -37,7 +37,7 @@ class Builder:
         self.user_sizes: dict[str, Dim] = {}           # the user's letters -> our sizes
         self.memory: dict[object, object] = {}         # results that must not be computed twice, such as the indices of a mask
         self.closed = False
-        self._taken = set(taken) | {"inf", "nan"}
+        self._taken = {"inf", "nan"}
         self._count = 0
         self._by_identity: dict[int, tuple[np.ndarray, Atom]] = {}
 
@@ -68,7 +68,7 @@ class Builder:
     def bind(self, expr: Expr, type_: Type) -> Var:
         """Bind an expression whose type is known."""
         found = user_frame()
-        var = Var(self._fresh(), type_)
+        var = Var(self.fresh(), type_)
         self.bindings.append(Binding(var, expr, Source(*found) if found else None))
         return var
 
@@ -145,7 +145,8 @@ class Builder:
             return replace(expr, type=self.resolve_type(expr.type))
         return map_dims(expr, self.facts.resolve)
 
-    def _fresh(self) -> str:
+    def fresh(self) -> str:
+        """The next name for a value."""
         while (name := f"v{self._count}") in self._taken:
             self._count += 1
         self._count += 1

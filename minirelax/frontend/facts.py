@@ -79,6 +79,10 @@ class Facts:
             found = self._resolved[d] = self._simplified(d)
         return found
 
+    def substituted(self, d: Dim) -> Dim:
+        """`d` with the names that are no longer used replaced, and nothing else: for guards, which must not be read under themselves."""
+        return substitute(d, self._values)
+
     def hint(self, d: Dim) -> int | None:
         """The number that `d` is in this call, if known."""
         d = self.resolve(d)
@@ -151,7 +155,7 @@ class Facts:
 
     def _assume(self, relation: str, a: Dim, b: Dim) -> None:
         a, b, found = self.resolve(a), self.resolve(b), user_frame()
-        guard = Guard(relation, a, b, Source(*found) if found else None)
+        guard = Guard(*_tidy(relation, a, b), Source(*found) if found else None)
         self.assumed.append(guard)
         match relation:
             case "==":
@@ -194,7 +198,7 @@ class Facts:
             if atom.op == "max":
                 small, large = large, small
             self._order(small, large)
-            self.guards.append(Guard("<=", small, large, guard.source))
+            self.guards.append(Guard(*_tidy("<=", small, large), guard.source))
             return True
         return False
 
@@ -285,3 +289,17 @@ class Facts:
         if self.is_nonnegative(left - right):
             return term * large
         return term * (minimum if atom.op == "min" else maximum)(left, right)
+
+
+def _tidy(relation: str, a: Dim, b: Dim) -> tuple[str, Dim, Dim]:
+    """An order with the names on the left: ``0 <= n - 2`` is ``n >= 2``."""
+    if relation in ("==", "!="):
+        return relation, a, b
+    more, strict = (b - a if relation[0] == "<" else a - b), relation in ("<", ">")
+    plus, minus, rest = 0, 0, 0
+    for mono, k in (more.terms if isinstance(more, DimExpr) else (((), more),)):
+        term = DimExpr(((mono, abs(k)),)) if mono else k
+        plus, minus, rest = (plus, minus, rest + k) if not mono else (plus + term, minus, rest) if k > 0 else (plus, minus + term, rest)
+    if isinstance(plus, int) and plus == 0:
+        return "<" if strict else "<=", minus, rest
+    return ">" if strict else ">=", plus, minus - rest

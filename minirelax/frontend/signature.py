@@ -48,6 +48,7 @@ class Call:
 
     key: tuple
     arrays: tuple[np.ndarray, ...]              # traced arguments
+    arguments: tuple                            # the same as the user gave them
     leaves: tuple[Leaf, ...]
     weights: tuple[np.ndarray, ...]             # the leaves of constant arguments
     trees: dict[str, Tree]                      # by argument
@@ -78,8 +79,8 @@ class Signature:
         except TypeError as e:
             raise ArgumentError(f"{self.name}(): {e}", f"its parameters are {self.inspected}") from None
         found.apply_defaults()
-        call = Call((), (), (), (), {}, {}, (), ())
-        arrays, leaves, weights, declared, paths, weight_paths = [], [], [], [], [], []
+        call = Call((), (), (), (), (), {}, {}, (), ())
+        arrays, given, leaves, weights, declared, paths, weight_paths = [], [], [], [], [], [], []
         for name, value in found.arguments.items():
             if name in self.static:
                 call.static[name] = value
@@ -98,10 +99,11 @@ class Signature:
                     weight_paths.append(path)
                     continue
                 arrays.append(array)
+                given.append(part)
                 leaves.append(leaf)
                 declared.append(type_)
                 paths.append(path)
-        call.arrays, call.leaves, call.weights = tuple(arrays), tuple(leaves), tuple(weights)
+        call.arrays, call.arguments, call.leaves, call.weights = tuple(arrays), tuple(given), tuple(leaves), tuple(weights)
         call.declared, call.paths = tuple(declared), (*paths, *weight_paths)
         call.key = self._key(call)
         return call

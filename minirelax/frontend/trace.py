@@ -12,25 +12,24 @@ def main(x: f32[n, 4], w: f32[4, 2]) -> f32[n, 2]:
 """
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from minirelax.errors import ArgumentError, UnsupportedError
+from minirelax.errors import ArgumentError
 from minirelax.frontend import functions as _functions
 from minirelax.frontend import tree as trees
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.builder import Builder, tracing
 from minirelax.frontend.facts import letters
 from minirelax.frontend.mismatch import explain_mismatch, sizes_of
-from minirelax.frontend.signature import PYTHON, STATIC_TYPES, Call, Leaf, Parameter, Signature, as_argument, identifier
+from minirelax.frontend.signature import STATIC_TYPES, Call, Leaf, Parameter, Signature, as_argument, identifier
 from minirelax.frontend.size import Size
 from minirelax.frontend.tree import Tree
 from minirelax.ir.dim import Dim, DimExpr, names, substitute, symbol
 from minirelax.ir.graph import Atom, Binding, Const, Dataflow, Expr, Function, Guard, MakeTuple, MatchCast, Module, Var
 from minirelax.ir.op import substitute_dims
-from minirelax.ir.types import DType, Tensor, substitute_type, symbols
+from minirelax.ir.types import DType, Tensor, Tuple, substitute_type, symbols
 
 assert _functions.FUNCTIONS                                  # methods of traced arrays find their functions there
 
@@ -98,7 +97,7 @@ def _typed_call(signature: Signature, args: tuple, kwargs: dict) -> Call:
     """A call of which only types are known."""
     found = signature.inspected.bind(*args, **kwargs)
     found.apply_defaults()
-    call = Call((), (), (), (), {}, {}, (), ())
+    call = Call((), (), (), (), (), {}, {}, (), ())
     arrays, leaves, declared, paths = [], [], [], []
     for name, value in found.arguments.items():
         if name in signature.static:
@@ -170,7 +169,7 @@ def _check_declared(call: Call, params: list[Parameter]) -> None:
             raise ArgumentError(f"{p.path}: the size {name} of {p.type} stands alone in no argument's shape, so a call cannot tell what it is")
     chosen = Function("main", tuple(Var(params[i].path, params[i].type) for i in known), (), Const(0, "i64"))
     arrays = [call.arrays[i] for i in known]
-    if None not in call.arrays and sizes_of(chosen, arrays) is None:
+    if len(known) == sum(d is not None for d in call.declared) and sizes_of(chosen, arrays) is None:
         raise explain_mismatch(chosen, arrays)
 
 
@@ -191,7 +190,7 @@ def _stand_in(b: Builder, p: Parameter) -> TracedArray:
 def _arguments(signature: Signature, call: Call, stand_ins: list[TracedArray]) -> tuple[tuple, dict]:
     """The user's arguments with stand-ins for the arrays."""
     arrays, weights = iter(stand_ins[:len(call.arrays)]), iter(stand_ins[len(call.arrays):])
-    bound = inspect_bound(signature)
+    bound = inspect.BoundArguments(signature.inspected, {})
     for name in signature.inspected.parameters:
         if name in signature.static:
             bound.arguments[name] = call.static[name]
@@ -199,12 +198,6 @@ def _arguments(signature: Signature, call: Call, stand_ins: list[TracedArray]) -
             source, tree = (weights if name in signature.constants else arrays), call.trees[name]
             bound.arguments[name] = tree.unflatten([call.static[p] if p in call.static else next(source) for p in tree.paths(name)])
     return bound.args, bound.kwargs
-
-
-def inspect_bound(signature: Signature):
-    """An empty set of bound arguments for a signature."""
-    import inspect
-    return inspect.BoundArguments(signature.inspected, {})
 
 
 class _Finish:
@@ -255,8 +248,7 @@ class _Finish:
         result: Atom = outputs[0] if len(outputs) == 1 else None
         if result is None:
             whole = MakeTuple(tuple(outputs))
-            from minirelax.ir.types import Tuple
-            result = Var(self.b.unique("results"), Tuple(tuple(v.type for v in outputs)))
+            result = Var(self.b.fresh(), Tuple(tuple(v.type for v in outputs)))
             bindings, made = (*bindings, Binding(result, whole)), (result,)
         body = (Dataflow(bindings, made),) if bindings else ()
         own = [final[p.name] for p in self.params]
@@ -267,8 +259,7 @@ class _Finish:
         return _relettered(module, self.b), self._facts_in_words()
 
     def _final_guard(self, g: Guard) -> Guard | None:
-        resolve = self.b.facts.resolve
-        left, right = resolve(g.left), resolve(g.right)
+        left, right = self.b.facts.substituted(g.left), self.b.facts.substituted(g.right)
         if isinstance(left, int) and isinstance(right, int):
             return None
         return replace(g, left=left, right=right)
@@ -308,5 +299,3 @@ def _relettered(module: Module, b: Builder) -> Module:
     return replace(module, functions=(replace(main, params=tuple(map(var, main.params)), bound=tuple(map(var, main.bound)), body=body,
                                               result=var(main.result), guards=guards),))
 
-
-__all__ = ["PYTHON", "Result", "TraceResult", "UnsupportedError", "np", "trace", "trace_call"]

@@ -441,7 +441,8 @@ def _shared_factor(a: Dim, b: Dim, ranges: Ranges | None) -> tuple[Dim, Dim, Dim
     for size, factors in sorted(candidates, key=lambda c: (-len(c[1]), -c[0], tuple(map(_order, c[1])))):
         factor = _normal({factors: size})
         quotient, rest = _divide_by_term(a, factors, size)
-        if quotient != 0 and all(is_nonnegative(d, ranges) for d in (factor, rest, factor - 1 - rest)):
+        if quotient != 0 and is_nonnegative(factor, ranges) and (rest == 0 or (
+                is_nonnegative(rest, ranges) and is_nonnegative(factor - 1 - rest, ranges))):
             return factor, quotient, rest, _normal({_without(mono, factors): k // size})
     return None
 

@@ -279,6 +279,9 @@ class Array:
     def __repr__(self) -> str:
         return f"Array({self.type}, {self.digest})"
 
+    def __reduce__(self):
+        return Array, (self.value,)
+
     def remember(self) -> str:
         """The digest, after making this array findable by `recall` for as long as it lives."""
         Array._known[self.digest] = self

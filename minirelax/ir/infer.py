@@ -17,7 +17,7 @@ import functools
 from collections.abc import Iterator
 
 from minirelax.errors import ShapeError, VerifyError
-from minirelax.ir.dim import Dim, DimExpr, names, symbol
+from minirelax.ir.dim import Dim, DimExpr, names
 from minirelax.ir.graph import (
     AllocStorage,
     Atom,
@@ -193,7 +193,8 @@ def check_match(given: Type, wanted: Type) -> Type:
         case Tensor(), Tensor():
             ranks = {len(t.shape) for t in (given, wanted) if t.shape is not None}
             sizes = zip(given.shape, wanted.shape, strict=True) if len(ranks) == 1 and given.shape and wanted.shape else ()
-            if given.dtype != wanted.dtype or len(ranks) > 1 or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes):
+            differ = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
+            if given.dtype != wanted.dtype or len(ranks) > 1 or differ:
                 raise ShapeError(f"match_cast: a value of type {given} is never {wanted}", where="")
         case Tuple(), Tuple() if len(given.items) == len(wanted.items):
             for a, b in zip(given.items, wanted.items, strict=True):
@@ -235,8 +236,8 @@ def _outside(type_: Type, values: dict[str, Dim]) -> Type:
 
 
 def _is_name(d: DimExpr) -> bool:
-    (mono, k), = d.terms[:1]
-    return len(d.terms) == 1 and k == 1 and len(mono) == 1 and d == symbol(str(mono[0]))
+    (mono, k), *more = d.terms
+    return not more and k == 1 and len(mono) == 1 and isinstance(mono[0], str)
 
 
 def _kernel(module: Module, name: str) -> Kernel:

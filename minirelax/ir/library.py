@@ -2,6 +2,7 @@
 
 An op with ``library = True`` is one of them under its own name; others are registered here.
 
+>>> import numpy as np
 >>> register("matrix_rank", np.linalg.matrix_rank)
 >>> routine("matrix_rank")(np.eye(3))
 np.int64(3)
@@ -9,8 +10,6 @@ np.int64(3)
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import numpy as np
 
 from minirelax.errors import RunError
 from minirelax.ir.graph import Atom, CallLibrary, RunLibrary, operand_names, tuple_operands

@@ -57,7 +57,7 @@ class KernelParser:
         self.reader, self.node, self.error = reader, node, reader.error
         arguments = node.args
         if arguments.posonlyargs or arguments.vararg or arguments.kwarg or arguments.defaults or any(arguments.kw_defaults):
-            raise self.error(node, "a kernel has plain parameters", "buffers, then * and the sizes: (x: f32[n], out: f32[n], *, n)")
+            raise self.error(node, "a kernel has plain parameters", "buffers, then * and the sizes: (x: f32[n], *, n)")
         self.params = [Var(a.arg, self._buffer_type(a.annotation, a)) for a in arguments.args]
         self.sizes = tuple(a.arg for a in arguments.kwonlyargs)
         self.local: list[Var] = []
@@ -149,7 +149,7 @@ class KernelParser:
             case ast.Assign(targets=[target], value=ast.Call(func=ast.Name(id=name), args=[first, value], keywords=[])):
                 if name in REDUCTION_OF and _same(first, target):
                     return REDUCTION_OF[name], target, value
-        raise self.error(statement, "not an update of a reduction", "b += v, b *= v, b = maximum(b, v), minimum, logical_or, logical_and")
+        raise self.error(statement, "not an update of a reduction", "b += v, b *= v, or b = maximum(b, v) and the like")
 
     def _share(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """Read the leading ``s0 = ...`` lines; what follows them."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minirelax.ir.dim import Dim, DimExpr, Ranges, names, rebuild, substitute, symbol
+from minirelax.ir.dim import Dim, DimExpr, Ranges, names, simplify, substitute, symbol
 from minirelax.ir.types import NUMPY_DTYPES
 
 _interned: weakref.WeakValueDictionary[tuple, Scalar] = weakref.WeakValueDictionary()
@@ -34,8 +34,8 @@ class Scalar:
         from minirelax.ir.printer import print_scalar
         return print_scalar(self)
 
-    def __reduce__(self):
-        raise TypeError("scalars pickle through their kernel's text")
+    def __reduce__(self):                  # as a flat table: interned again when read, and no recursion
+        return _restore, (_table(self),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +196,7 @@ def rename_sizes(root: Scalar, values: Mapping[str, Dim]) -> Scalar:
 
 def simplify_indices(root: Scalar, ranges: Ranges) -> Scalar:
     """`root` with every index polynomial simplified under the axes' ranges."""
-    return transform(root, lambda s: s, lambda d: d if isinstance(d, int) else rebuild(d, symbol, ranges))
+    return transform(root, lambda s: s, lambda d: d if isinstance(d, int) else simplify(d, ranges))
 
 
 def _polynomial(d: Dim, values: Mapping[str, Index]) -> Scalar:
@@ -213,6 +213,32 @@ def _polynomial(d: Dim, values: Mapping[str, Index]) -> Scalar:
             term = factor if term is None else apply("multiply", term, factor)
         total = term if total is None else apply("add", total, term)
     return total
+
+
+def _table(root: Scalar) -> tuple[tuple, ...]:
+    """`root` and all inside it, operands first; scalars inside a row are given by the number of their row in a 1-tuple."""
+    rows: list[tuple] = []
+    number: dict[int, tuple[int]] = {}
+    for s in walk(root):
+        match s:
+            case Literal(dtype=dtype, value=content) | SizeValue(dtype=dtype, dim=content):
+                row = (type(s).__name__, dtype, content)
+            case Load(dtype=dtype, buffer=buffer, indices=indices):
+                row = ("Load", dtype, buffer, tuple(number[id(i)] if isinstance(i, Scalar) else i for i in indices))
+            case Apply(dtype=dtype, function=function, args=args):
+                row = ("Apply", dtype, function, tuple(number[id(a)] for a in args))
+        number[id(s)] = (len(rows),)
+        rows.append(row)
+    return tuple(rows)
+
+
+def _restore(rows: tuple[tuple, ...]) -> Scalar:
+    made: list[Scalar] = []
+    for kind, dtype, content, *inside in rows:
+        operands = tuple(made[i[0]] if isinstance(i, tuple) else i for i in inside[0]) if inside else ()
+        made.append(literal(content, dtype) if kind == "Literal" else size_value(content) if kind == "SizeValue" else
+                    load(content, operands, dtype) if kind == "Load" else apply(content, *operands, dtype=dtype))
+    return made[-1]
 
 
 def _intern(cls: type, dtype: str, key: object, *content: object):

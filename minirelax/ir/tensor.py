@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from minirelax.ir.dim import Dim, symbol
 from minirelax.ir.graph import Var
 from minirelax.ir.loop import Axis, Block, Kernel, used_sizes, with_sizes
-from minirelax.ir.scalar import Index, Load, Scalar, load, simplify_indices
+from minirelax.ir.scalar import Index, Load, Scalar, literal, load, simplify_indices
 from minirelax.ir.types import Tensor
 
 SPATIAL_NAMES = ("i", "j", "l", "p", "q", "r", "s", "t")
@@ -57,7 +57,8 @@ class KernelBuilder:
         """Compute `expr` once into a local buffer and read it from there."""
         return self._block(expr.shape, expr.dtype, (), lambda *i: expr.at(*i), None)
 
-    def reduce(self, reduction: str, shape: tuple[Dim, ...], over: tuple[Dim, ...], value: Callable[..., Scalar], dtype: str) -> TensorExpr:
+    def reduce(self, reduction: str, shape: tuple[Dim, ...], over: tuple[Dim, ...], value: Callable[..., Scalar],
+               dtype: str) -> TensorExpr:
         """``out[i...] = reduction of value(i..., k...)`` over the extents `over`; reductions are those of `loop.REDUCTIONS`."""
         return self._block(shape, dtype, over, value, reduction)
 
@@ -67,6 +68,8 @@ class KernelBuilder:
         A part ``(expr, starts, steps)`` puts the element of `expr` at `index` at ``starts + steps * index``.  Parts may be empty.
         """
         local = self._new_local(shape, dtype)
+        if not parts:                                                # then there is no element, but every buffer has a block
+            self._emit(local.name, shape, (), lambda *_: literal(0, dtype), None)
         for expr, starts, steps in parts:
             self._emit(local.name, expr.shape, (), expr.at, None, tuple(zip(starts, steps, strict=True)))
         return _read(local)
@@ -114,13 +117,15 @@ class KernelBuilder:
 
     def _returned_local(self, expr: TensorExpr) -> Var | None:
         probe = tuple(symbol(f"_{i}") for i in range(len(expr.shape)))
+        straight = tuple(0 if d == 1 else p for d, p in zip(expr.shape, probe, strict=True))
         match expr.at(*probe):
-            case Load(buffer=buffer, indices=indices) if indices == tuple(0 if d == 1 else p for d, p in zip(expr.shape, probe, strict=True)):
+            case Load(buffer=buffer, indices=indices) if indices == straight:
                 return next((v for v in self.local if v.name == buffer and v.type == expr.type), None)
         return None
 
 
-def lower_to_kernel(name: str, rule: Callable, params: tuple[Var | TensorExpr, ...], taken: frozenset[str] = frozenset()) -> Kernel:
+def lower_to_kernel(name: str, rule: Callable, params: tuple[Var | TensorExpr, ...],
+                    taken: frozenset[str] = frozenset()) -> Kernel:
     """The kernel of one op: `rule(builder, *expressions)` applied to its parameters (a Var is an input buffer)."""
     builder = KernelBuilder(taken)
     args = [builder.input(p) if isinstance(p, Var) else p for p in params]

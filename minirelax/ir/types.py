@@ -16,7 +16,8 @@ import numpy as np
 from minirelax.ir.dim import Dim, dim, names, substitute
 
 NUMPY_DTYPES: dict[str, np.dtype] = {
-    "bool": np.dtype(np.bool_), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16), "i32": np.dtype(np.int32), "i64": np.dtype(np.int64),
+    "bool": np.dtype(np.bool_),
+    "i8": np.dtype(np.int8), "i16": np.dtype(np.int16), "i32": np.dtype(np.int32), "i64": np.dtype(np.int64),
     "u8": np.dtype(np.uint8), "u16": np.dtype(np.uint16), "u32": np.dtype(np.uint32), "u64": np.dtype(np.uint64),
     "f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
 NAMES = {d: name for name, d in NUMPY_DTYPES.items()}
@@ -50,6 +51,9 @@ class Tensor(Type):
         if self._hash is None:
             object.__setattr__(self, "_hash", hash((self.dtype, self.shape)))
         return self._hash
+
+    def __reduce__(self):                  # without the cached hash: hashes of strings differ between processes
+        return Tensor, (self.dtype, self.shape)
 
     def __str__(self) -> str:
         if self.shape is None:

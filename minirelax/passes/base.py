@@ -55,12 +55,16 @@ def run(module: Module, passes: tuple[Pass, ...], on_stage: Callable[[Stage], No
         if on_stage:
             on_stage(stages[-1])
 
+    verify(module)
     record("trace", module, 0.0)
     for step in passes:
         start = time.perf_counter()
-        module = step(module)
-        verify(module)
-        record(step.__name__, module, 1e3 * (time.perf_counter() - start))
+        changed = step(module)
+        milliseconds = 1e3 * (time.perf_counter() - start)
+        if changed is not module:
+            verify(changed)
+        module = changed
+        record(step.__name__, module, milliseconds)
     return tuple(stages)
 
 

@@ -3,10 +3,10 @@
 At entry, `match_shape` compares each parameter's sizes with its type, binding names on first sight.  Sizes like ``n + 1``
 never bind `n`: a parameter with such a size is looked at only in a second round, when `n` is known (Relax, section 4.7).
 Then every expression that can be known by now is evaluated once, into a slot of its own; and likewise after each
-`match_cast`, which becomes a `match_shape` and a view.
+`match_cast`, which is such a statement itself.
 
-Slots are numbered in the order of these statements, one for each name in `binds` and one for each ``heap[...]``; `heap_slots`
-reads them back.
+Slots are numbered in the order of these statements, one for each name that is bound and one for each ``heap[...]``;
+`heap_slots` reads them back.
 
 >>> from minirelax.ir.parser import parse
 >>> before = parse('''
@@ -50,9 +50,9 @@ def heap_slots(function: Function) -> dict[Dim, int]:
     slots: dict[Dim, int] = {}
     for b in function.bindings:
         match b.value:
-            case MatchShape(binds=binds):
-                for name in binds:
-                    slots[symbol(name)] = len(slots)
+            case MatchShape(pattern=pattern) | MatchCast(type=Tensor(shape=tuple() as pattern)):
+                for name in _bare_names(pattern):
+                    slots.setdefault(symbol(name), len(slots))
             case Heap(slot=slot, value=value):
                 slots[value] = slot
     return slots
@@ -73,10 +73,10 @@ class _Heap:
         for v in later:
             self._match(v, v.type.shape)
         for b in self.function.body:
-            if isinstance(b.value, MatchCast) and isinstance(b.value.type, Tensor) and b.value.type.shape is not None:
-                self._cast(b)
-            else:
-                self.out.append(b)
+            self.out.append(b)
+            if isinstance(b.value, MatchCast) and isinstance(b.value.type, Tensor):
+                self._bind(b.value.type.shape or ())
+                self._evaluate()
         return replace(self.function, body=tuple(self.out))
 
     def _match_parameters(self, params: list[Var]) -> list[Var]:
@@ -97,21 +97,14 @@ class _Heap:
         plain = {d for v in params if all(isinstance(d, int) or _is_name(d) for d in v.type.shape) for d in v.type.shape}
         return all(d in plain for d in bare)
 
-    def _cast(self, b: Binding) -> None:
-        self._evaluate_for(b.value.type.shape)
-        self._match(b.value.value, b.value.type.shape, b)
-        self._evaluate()
-        self.out.append(Binding(b.var, View(b.value.value), b.source))
+    def _match(self, value: Var, pattern: tuple[Dim | None, ...]) -> None:
+        self.out.append(Binding(None, MatchShape(value, pattern, self._bind(pattern))))
 
-    def _match(self, value: Var, pattern: tuple[Dim | None, ...], b: Binding | None = None) -> None:
-        binds = tuple(dict.fromkeys(str(d) for d in pattern if d is not None and _is_name(d) and d not in self.slots))
+    def _bind(self, pattern: tuple[Dim | None, ...]) -> tuple[str, ...]:
+        binds = tuple(n for n in _bare_names(pattern) if symbol(n) not in self.slots)
         for name in binds:
             self.slots[symbol(name)] = len(self.slots)
-        self.out.append(Binding(None, MatchShape(value, pattern, binds), b.source if b else None))
-
-    def _evaluate_for(self, pattern: tuple[Dim | None, ...]) -> None:
-        self.waiting += [d for d in pattern if isinstance(d, DimExpr) and not _is_name(d)]
-        self._evaluate()
+        return binds
 
     def _evaluate(self) -> None:
         """Give a slot to every waiting expression whose names are known."""
@@ -125,6 +118,11 @@ class _Heap:
             self.slots[d] = len(self.slots)
             self.out.append(Binding(None, Heap(self.slots[d], d)))
         self.waiting = still
+
+
+def _bare_names(pattern: tuple[Dim | None, ...]) -> tuple[str, ...]:
+    """The names that stand alone in a pattern, each once."""
+    return tuple(dict.fromkeys(str(d) for d in pattern if d is not None and _is_name(d)))
 
 
 def _used_sizes(function: Function) -> Iterator[Dim]:

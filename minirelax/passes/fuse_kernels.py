@@ -14,7 +14,7 @@ Kernels that are equal up to names are kept once: the layers of a network share 
 ...     for i in range(n):
 ...         out[i] = exp(x[i])
 ...
-... def main(x: f32[2*n]) -> f32[2*n]:
+... def main(x: f32[2*n], y: f32[n]) -> f32[2*n]:
 ...     with dataflow():
 ...         v0: f32[2*n] = fused_exp_exp(x, sizes=(n,))
 ...         output(v0)
@@ -33,7 +33,7 @@ def exp_exp(x: f32[2*n], out: f32[2*n], *, n):
     for i in range(2*n):
         out[i] = exp(exp(x[i]))
 <BLANKLINE>
-def main(x: f32[2*n]) -> f32[2*n]:
+def main(x: f32[2*n], y: f32[n]) -> f32[2*n]:
     with dataflow():
         v0: f32[2*n] = call_kernel(exp_exp, x, sizes=(n,))
         output(v0)
@@ -58,13 +58,13 @@ def fuse_kernels(module: Module) -> Module:
     """`module` with every private function that only calls kernels merged into one kernel; unread kernels are dropped."""
     kernels = {k.name: k for k in module.kernels}
     groups = {f.name: f for f in module.functions if f.private and _calls_kernels_only(f)}
-    table = KernelTable(module.kernels, (f.name for f in module.functions if f.name not in groups))
+    others = tuple(f for f in module.functions if f.name not in groups)
+    called = {b.value.kernel for f in others for b in f.bindings if isinstance(b.value, CallKernel)}
+    table = KernelTable((k for k in module.kernels if k.name in called), (f.name for f in others))
     merged = {name: merge(f, kernels) for name, f in groups.items()}
     names = {name: table.add(k) for name, k in merged.items()}
-    functions = tuple(map_blocks(f, lambda block: _with_kernel_calls(block, groups, merged, names))
-                      for f in module.functions if f.name not in groups)
-    called = {b.value.kernel for f in functions for b in f.bindings if isinstance(b.value, CallKernel)}
-    return replace(module, functions=functions, kernels=tuple(k for k in table.kernels if k.name in called))
+    functions = tuple(map_blocks(f, lambda block: _with_kernel_calls(block, groups, merged, names)) for f in others)
+    return replace(module, functions=functions, kernels=table.kernels)
 
 
 def merge(function: Function, kernels: dict[str, Kernel]) -> Kernel:

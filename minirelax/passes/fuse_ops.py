@@ -20,7 +20,7 @@ A copy in the same order (a reshape) is left alone: `lower_calls` makes it a vie
 ...     for i in range(n):
 ...         out[i] = exp(x[i])
 ...
-... def main(x: f32[2*n]) -> f32[2*n]:
+... def main(x: f32[2*n], y: f32[n]) -> f32[2*n]:
 ...     with dataflow():
 ...         v0: f32[2*n] = call_kernel(exp, x, sizes=(2*n,))
 ...         v1: f32[2*n] = call_kernel(exp, v0, sizes=(2*n,))
@@ -129,7 +129,7 @@ class _Fusion:
         ours, theirs = g.group[producer], g.group[reader]
         if ours is theirs or "opaque" in (ours.role, theirs.role) or ours.size + theirs.size > LARGEST:
             return
-        if self._is_lone_view(ours) or self._is_lone_view(theirs):
+        if self._is_lone_view(ours) or self._is_lone_view(theirs) or self._belongs_to_its_reader(ours, theirs):
             return
         if (self._rows_fit(ours, theirs) if ours.role == "rows" else ours.role == "pointwise" and self._pointwise_fits(ours, theirs)):
             g.merge([producer, reader])
@@ -162,6 +162,15 @@ class _Fusion:
         if len(edges) != 1 or g.results(ours) != [edges[0][0]] or g.users[edges[0][0]] != {edges[0][1]}:
             return False
         return g.read(*edges[0]).once or ours.is_cheap
+
+    def _belongs_to_its_reader(self, ours, theirs) -> bool:
+        """Is this a call after a reduction that a reduction over other rows will take in, so that it need not be stored?"""
+        g = self.groups
+        if ours.role != "rows" or theirs.role != "pointwise" or theirs.size > 1 or len(g.users[theirs.first]) != 1:
+            return False
+        reader = next(iter(g.users[theirs.first]))
+        return (reader < len(g.bindings) and g.group[reader].role == "rows" and g.group[reader].rows != ours.rows
+                and g.read(theirs.first, reader).once)
 
     def _is_lone_view(self, group) -> bool:
         return group.size == 1 and self._is_view(self.groups.facts[group.first])

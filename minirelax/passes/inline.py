@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from minirelax.ir.dim import DimExpr, atoms, names, symbol
+from minirelax.ir.dim import DimExpr, Ranges, atoms, is_nonnegative, names, symbol
 from minirelax.ir.loop import Block, block_dims
-from minirelax.ir.scalar import COMPARISONS, Apply, Index, Load, Scalar, SizeValue, loads, simplify_indices, substitute_axes, transform, walk
+from minirelax.ir.scalar import COMPARISONS, Apply, Index, Literal, Load, Scalar, SizeValue, load, loads, simplify_indices, substitute_axes, transform, walk
 
 CHEAP = 1             # a value that costs no more is computed again rather than kept
 LIGHT = {*COMPARISONS, "add", "subtract", "multiply", "negative", "absolute", "maximum", "minimum", "where", "square", "logical_and",
@@ -135,11 +135,26 @@ def moving(indices: tuple[Index, ...]) -> tuple[Index, ...]:
 
 
 def tidy(block: Block) -> Block:
-    """`block` with its index polynomials simplified under the ranges of its axes."""
-    if not any(isinstance(d, DimExpr) and any(True for _ in atoms(d)) for d in block_dims(block)):
-        return block
+    """`block` with its indices simplified under the ranges of its axes: polynomials, and the checks that are never needed."""
     ranges = block.ranges
-    return replace(block, value=simplify_indices(block.value, ranges))
+    needed = any(isinstance(d, DimExpr) and any(True for _ in atoms(d)) for d in block_dims(block))
+    value = simplify_indices(block.value, ranges) if needed else block.value
+    if any(isinstance(s, SizeValue) for s in walk(value)):
+        value = transform(value, lambda s: _decided(s, ranges))
+    return block if value is block.value else replace(block, value=value)
+
+
+def _decided(s: Scalar, ranges: Ranges) -> Scalar:
+    """`s` without the handling of indices that cannot occur: negative ones, or ones outside a check."""
+    match s:
+        case Apply(function="where", args=(Apply(function="less", args=(SizeValue(dim=d), Literal(value=0))), _, other)) if is_nonnegative(d, ranges):
+            return other
+        case Apply(function="check_index", args=(SizeValue(dim=d) as index, extent)) if isinstance(extent, SizeValue | Literal):
+            top = extent.dim if isinstance(extent, SizeValue) else extent.value
+            return index if is_nonnegative(d, ranges) and is_nonnegative(top - 1 - d, ranges) else s
+        case Load(indices=indices) if any(isinstance(i, SizeValue) for i in indices):
+            return load(s.buffer, tuple(i.dim if isinstance(i, SizeValue) else i for i in indices), s.dtype)
+    return s
 
 
 def _pays(producer: Block, readers: list[Block]) -> bool:

@@ -5,7 +5,7 @@ mentions become explicit parameters of the kernel, so that kernels that are equa
 
 >>> from minirelax.ir.parser import parse
 >>> before = parse('''
-... def main(x: f32[n], y: f32[2*m]) -> f32[2*m]:
+... def main(x: f32[n], y: f32[2*m], z: f32[m]) -> f32[2*m]:
 ...     with dataflow():
 ...         v0: f32[n] = maximum(x, 0.0)
 ...         v1: f32[n] = sort(v0, axis=0)
@@ -23,7 +23,7 @@ def maximum_2(y: f32[2*m], out: f32[2*m], *, m):
     for i in range(2*m):
         out[i] = maximum(y[i], 0.0)
 <BLANKLINE>
-def main(x: f32[n], y: f32[2*m]) -> f32[2*m]:
+def main(x: f32[n], y: f32[2*m], z: f32[m]) -> f32[2*m]:
     with dataflow():
         v0: f32[n] = call_kernel(maximum, x, sizes=(n,))
         v1: f32[n] = call_library("sort", v0, axis=0)

@@ -36,7 +36,7 @@ def main(x: f32[n, 2]) -> f32[2*n]:
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from minirelax.ir.dim import symbol
@@ -67,17 +67,17 @@ from minirelax.passes.share_kernels import KernelTable
 
 def lower_calls(module: Module) -> Module:
     """`module` in destination-passing style; kernels that became views are dropped."""
-    table = KernelTable.of(module)
     kernels = {k.name: k for k in module.kernels}
     copies = functools.cache(lambda name: is_flat_copy(kernels[name]))
+    table = functools.cache(lambda: KernelTable.of(module))          # only needed for copies, which are rare
     functions = tuple(f if f.name == BIND else _Lowering(f, module, copies, table).run() for f in module.functions)
-    return drop_unused(replace(module, functions=functions, kernels=table.kernels))
+    return drop_unused(replace(module, functions=functions, kernels=table().kernels if table.cache_info().currsize else module.kernels))
 
 
 class _Lowering:
     """The statements of one function."""
 
-    def __init__(self, function: Function, module: Module, copies, table: KernelTable):
+    def __init__(self, function: Function, module: Module, copies: Callable[[str], bool], table: Callable[[], KernelTable]):
         self.function, self.table = function, table
         self.names: Iterator[str] = fresh_names(function, module)
         self.definitions = {b.var: b for b in function.bindings if b.var is not None}
@@ -142,7 +142,7 @@ class _Lowering:
         kernel = lower_to_kernel("copy", lambda k, x: x, (Var("x" if "x" not in taken else "x_", value.type),), frozenset(taken))
         self._emit(b, new, AllocTensor())
         kernel = replace(kernel, pattern="elementwise")
-        self._emit(b, None, RunKernel(self.table.add(kernel), (value,), (new,), tuple(map(symbol, kernel.sizes))))
+        self._emit(b, None, RunKernel(self.table().add(kernel), (value,), (new,), tuple(map(symbol, kernel.sizes))))
         return new
 
     def _emit(self, b: Binding, var: Var | None, value) -> None:

@@ -15,7 +15,7 @@ outside destination-passing style may hold on to.  Bytes are multiples of 64, a 
 ...     for i in range(n):
 ...         out[i] = exp(x[i])
 ...
-... def main(x: f32[16*n]) -> f32[16*n]:
+... def main(x: f32[16*n], y: f32[n]) -> f32[16*n]:
 ...     v0: f32[16*n] = alloc_tensor()
 ...     run_kernel(exp, x, out=(v0,), sizes=(16*n,))
 ...     v1: f32[16*n] = alloc_tensor()
@@ -26,7 +26,7 @@ outside destination-passing style may hold on to.  Bytes are multiples of 64, a 
 ...     run_kernel(exp, v2, out=(v3,), sizes=(16*n,))
 ...     return v3''')
 >>> print(plan_memory()(before)["main"])
-def main(x: f32[16*n]) -> f32[16*n]:
+def main(x: f32[16*n], y: f32[n]) -> f32[16*n]:
     v4: Storage[64*n] = alloc_storage()
     v0: f32[16*n] = alloc_tensor(v4)
     run_kernel(exp, x, out=(v0,), sizes=(16*n,))

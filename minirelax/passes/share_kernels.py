@@ -71,8 +71,12 @@ def rename_block(block: Block, buffers: Mapping[str, str], sizes: Mapping[str, D
     def rename(s: Scalar) -> Scalar:
         return load(buffers.get(s.buffer, s.buffer), s.indices, s.dtype) if isinstance(s, Load) else s
 
+    known: dict[Index, Index] = {}                  # the same few indices appear again and again
+
     def on_index(d: Index) -> Index:
-        return substitute_index(d, values)
+        if d not in known:
+            known[d] = substitute_index(d, values)
+        return known[d]
 
     def on_store(i: Index) -> Index:
         return transform(i, rename, on_index) if isinstance(i, Scalar) else on_index(i)

@@ -5,6 +5,7 @@ contiguity, guards), fills the shape heap and evaluates every size expression th
 (digest 1.12).  Then Python allocates the results, and the second part runs the kernels, between library calls in parallel
 regions that several threads execute in lockstep.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -33,7 +34,14 @@ from minirelax.ir.graph import (
 from minirelax.ir.types import NUMPY_DTYPES, Tensor, Tuple, itemsize, symbols
 from minirelax.runtime.instructions import Assembler, Comparison, Match, Program
 
-COMPARISONS = {"==": Comparison.EQ, "!=": Comparison.NE, "<": Comparison.LT, "<=": Comparison.LE, ">": Comparison.GT, ">=": Comparison.GE}
+COMPARISONS = {
+    "==": Comparison.EQ,
+    "!=": Comparison.NE,
+    "<": Comparison.LT,
+    "<=": Comparison.LE,
+    ">": Comparison.GT,
+    ">=": Comparison.GE,
+}
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,10 @@ class Result:
 class Action:
     """What Python does when the table says LIBRARY: call `routine` on arrays, into `out` or for fresh values."""
 
-    routine: str                                        # "" allocates `out` (its sizes were not known at entry)
-    args: tuple[tuple[str, int | Placed], ...]          # ("argument" | "bound" | "value", index) or ("memory", Placed)
+    routine: str  # "" allocates `out` (its sizes were not known at entry)
+    args: tuple[tuple[str, int | Placed], ...]  # ("argument" | "bound" | "value", index) or ("memory", Placed)
     out: tuple[Placed, ...]
-    values: tuple[tuple[int, int], ...]                 # per fresh value: its index, the slot for the array object
+    values: tuple[tuple[int, int], ...]  # per fresh value: its index, the slot for the array object
     options: tuple[tuple[str, object], ...]
 
 
@@ -70,7 +78,7 @@ class Action:
 class Check:
     """What a message index of the table stands for: an argument's rank and dtype, one of its sizes, or a guard."""
 
-    kind: str                                           # "array", "size", "guard"
+    kind: str  # "array", "size", "guard"
     subject: str
     axis: int = -1
     expected: str = ""
@@ -81,7 +89,7 @@ class Built:
     """Everything that `Executable` needs; plain data that pickles."""
 
     program: Program
-    sources: dict[str, str]                             # kernel function -> its source
+    sources: dict[str, str]  # kernel function -> its source
     params: tuple[Var, ...]
     bound: tuple[Var, ...]
     bound_slots: tuple[int, ...]
@@ -89,12 +97,15 @@ class Built:
     results: tuple[Result, ...]
     actions: tuple[Action, ...]
     checks: tuple[Check, ...]
-    tables: dict[str, int]                              # dtype -> slot of the address of its register tiles
+    tables: dict[str, int]  # dtype -> slot of the address of its register tiles
     error_slot: int
     arena_slot: int
-    arena_bytes: int                                    # slot
-    numbers: dict[int, int]                             # slot -> the literal that it holds in every call
+    arena_bytes: int  # slot
+    numbers: dict[int, int]  # slot -> the literal that it holds in every call
     codes: tuple[KernelCode, ...] = field(default=(), compare=False)
+
+    def __str__(self) -> str:
+        return self.program.text()
 
 
 def build(module: Module, on_kernel=None) -> Built:
@@ -117,17 +128,17 @@ class _Builder:
         self.asm = Assembler()
         self.size_slots: dict[Dim, int] = {}
         self.heap: dict[str, int] = {}
-        self.addresses: dict[str, int] = {}             # variable -> slot of its address
-        self.objects: dict[str, tuple[str, int]] = {}   # variable -> where Python has it: argument, bound, value
-        self.alias: dict[str, str] = {}                 # variable -> the one whose memory it is
+        self.addresses: dict[str, int] = {}  # variable -> slot of its address
+        self.objects: dict[str, tuple[str, int]] = {}  # variable -> where Python has it: argument, bound, value
+        self.alias: dict[str, str] = {}  # variable -> the one whose memory it is
         self.checks: list[Check] = []
         self.actions: list[Action] = []
         self.numbers: dict[int, int] = {}
-        self.storages: dict[str, Dim] = {}              # storage (or unplanned tensor) -> offset in the arena
-        self.storage_of: dict[str, str] = {}            # tensor -> its storage
+        self.storages: dict[str, Dim] = {}  # storage (or unplanned tensor) -> offset in the arena
+        self.storage_of: dict[str, str] = {}  # tensor -> its storage
         self.output_addresses: list[int] = []
-        self.value_of: dict[str, int] = {}              # what a library call made -> its number
-        self.value_slots: dict[str, int] = {}           # ... -> the slot of its array object
+        self.value_of: dict[str, int] = {}  # what a library call made -> its number
+        self.value_slots: dict[str, int] = {}  # ... -> the slot of its array object
         self.arena_total: Dim = 0
 
     def build(self) -> Built:
@@ -158,9 +169,23 @@ class _Builder:
         asm.ret()
         program = asm.finish()
         used = {c.function: c.source for c in self.codes.values()}
-        return Built(program, used, main.params, bound, tuple(self.addresses[v.name] for v in bound), outputs, result_list,
-                     tuple(self.actions), tuple(self.checks), self.tables, self.error, self.arena, arena_bytes, self.numbers,
-                     tuple(self.codes.values()))
+        return Built(
+            program,
+            used,
+            main.params,
+            bound,
+            tuple(self.addresses[v.name] for v in bound),
+            outputs,
+            result_list,
+            tuple(self.actions),
+            tuple(self.checks),
+            self.tables,
+            self.error,
+            self.arena,
+            arena_bytes,
+            self.numbers,
+            tuple(self.codes.values()),
+        )
 
     # ------------------------------------------------------------------ which variable is whose memory
 
@@ -327,7 +352,9 @@ class _Builder:
 
     def _result(self, r: Var | Const) -> Result:
         if isinstance(r, Const):
-            raise CodegenError("a program's result must be a value, not a literal", "this is a mistake in a pass: name the literal with full()")
+            raise CodegenError(
+                "a program's result must be a value, not a literal", "this is a mistake in a pass: name the literal with full()"
+            )
         root = self.root(r.name)
         if root in self.output_of:
             return Result("output", self.output_of[root], r.type.dtype, tuple(map(self.size, r.type.shape)))
@@ -366,7 +393,9 @@ class _Builder:
                 case Heap() | MatchShape() | AllocStorage() | AllocTensor() | View() | MakeTuple() | TupleItem():
                     pass
                 case other:
-                    raise CodegenError(f"no instruction for {type(other).__name__}", "lower the module with the whole pipeline first")
+                    raise CodegenError(
+                        f"no instruction for {type(other).__name__}", "lower the module with the whole pipeline first"
+                    )
         self._emit_region(run)
 
     def _has_home(self, var: Var) -> bool:
@@ -415,14 +444,18 @@ class _Builder:
             case MatchCast(value=Var() as source, type=Tensor() as type_):
                 self._match_cast(source, type_)
             case MatchCast():
-                raise CodegenError("match_cast of what is not a tensor cannot run natively", "cast the tensors inside it one by one")
+                raise CodegenError(
+                    "match_cast of what is not a tensor cannot run natively", "cast the tensors inside it one by one"
+                )
 
     def _arguments(self, args) -> tuple[tuple[str, int | Placed], ...]:
         found = []
         for a in args:
             if isinstance(a, Const):
                 found.append(("literal", (a.value, a.dtype)))
-            elif self.objects.get(self.root(a.name), ("", 0))[0] in ("argument", "bound", "value") and a.name == self.root(a.name):
+            elif self.objects.get(self.root(a.name), ("", 0))[0] in ("argument", "bound", "value") and a.name == self.root(
+                a.name
+            ):
                 found.append(self.objects[a.name])
             else:
                 found.append(("memory", self._placed(a)))
@@ -480,7 +513,13 @@ class _Builder:
 
 def _bare(d: Dim) -> str | None:
     """The name of a size that stands alone."""
-    if isinstance(d, DimExpr) and len(d.terms) == 1 and d.terms[0][1] == 1 and len(d.terms[0][0]) == 1 and isinstance(d.terms[0][0][0], str):
+    if (
+        isinstance(d, DimExpr)
+        and len(d.terms) == 1
+        and d.terms[0][1] == 1
+        and len(d.terms[0][0]) == 1
+        and isinstance(d.terms[0][0][0], str)
+    ):
         return d.terms[0][0][0]
     return None
 

@@ -3,6 +3,7 @@
 A call is: store the arguments' addresses in a context's frame, run the first part of the table, allocate the results, run the
 second part.  Contexts (frame, arena, scratch) are taken from a free list, so concurrent calls do not meet.
 """
+
 from __future__ import annotations
 
 import functools
@@ -33,11 +34,13 @@ class Executable:
 
     def __getstate__(self):
         from dataclasses import replace
+
         return replace(self.built, codes=()), str(self.module), {c.name: c.array.value for c in self.module.constants}
 
     def __setstate__(self, state):
         from minirelax.ir.graph import Array
         from minirelax.ir.parser import parse
+
         built, text, constants = state
         arrays = {name: Array(value) for name, value in constants.items()}
         for array in arrays.values():
@@ -63,29 +66,35 @@ class Executable:
         """Run ``bind`` (transposes, packing) on the user's weights; constants of the module follow."""
         if any(f.name == "bind" for f in self.module.functions):
             from minirelax.ir.interpret import interpret
+
             prepared = interpret(self.module, *arrays, function="bind")
             arrays = prepared if isinstance(prepared, tuple) else (prepared,)
         expected = len(self.built.bound) - len(self.module.constants)
         if len(arrays) != expected:
             raise RunError(f"{expected} bound arrays expected, {len(arrays)} given")
         found = [*arrays, *(c.array.value for c in self.module.constants)]
-        return [np.ascontiguousarray(a, NUMPY_DTYPES[v.type.dtype]).reshape(v.type.shape)
-                for a, v in zip(found, self.built.bound, strict=True)]
+        return [
+            np.ascontiguousarray(a, NUMPY_DTYPES[v.type.dtype]).reshape(v.type.shape)
+            for a, v in zip(found, self.built.bound, strict=True)
+        ]
 
 
 def kernel_addresses(sources: dict[str, str], on_kernel=None) -> dict[str, int]:
     """Machine code of kernels: from the cache, else compiled (Numba is imported then and not before)."""
     from minirelax.runtime.machine_code import Options, compile_separately
+
     options = Options()
 
     def compile_missing(missing: tuple[str, ...]):
         from minirelax.codegen.numba_cpu import source_globals
+
         found = {}
         for i, name in enumerate(missing):
             if on_kernel:
                 on_kernel(i, len(missing), name)
             found |= compile_separately(sources[name], [name], source_globals(), options=options)
         return found
+
     return object_cache.load_or_compile_each({n: f"{s}\n{options.text}" for n, s in sources.items()}, compile_missing)
 
 
@@ -128,7 +137,11 @@ class Bound:
         if 0 <= message < len(self.built.checks):
             check, found = self.built.checks[message], int(call.context.slots[FOUND])
             where = f"axis {check.axis} of {check.subject}" if check.axis >= 0 else check.subject
-            return f"{where}: {check.expected} expected" + (f", found {found}" if check.kind == "size" else "") if check.kind != "guard" else check.subject
+            return (
+                f"{where}: {check.expected} expected" + (f", found {found}" if check.kind == "size" else "")
+                if check.kind != "guard"
+                else check.subject
+            )
         return "sizes do not fit"
 
 
@@ -156,7 +169,7 @@ class _Call:
         bound, slots = self.bound, self.slots
         enter = bound._machine.enter
         status = enter(self.frame, self.code, 0, self.pool, *arrays)
-        if status & 255 != 5:                                            # PAUSE
+        if status & 255 != 5:  # PAUSE
             status = self._second_look(arrays, status)
             if status is None:
                 return None
@@ -218,8 +231,7 @@ class _Call:
             placed, (index, slot) = action.out[0], action.values[0]
             self._keep(index, slot, np.empty([self.slots[s] for s in placed.sizes], NUMPY_DTYPES[placed.dtype]))
             return
-        from minirelax.ir.library import call_routine
-        results = call_routine(action.routine, [self._argument(a, arrays) for a in action.args], dict(action.options))
+        results = call_library(action.routine, [self._argument(a, arrays) for a in action.args], dict(action.options))
         results = results if isinstance(results, tuple) else (results,)
         for placed, result in zip(action.out, results, strict=False):
             view = self._memory(placed)
@@ -271,9 +283,26 @@ class _Call:
         return tuple(found)
 
 
+def call_library(routine: str, arrays: Sequence[np.ndarray], options: dict[str, object]):
+    """A registered routine on arrays, or an op that has no loop form, by its NumPy meaning."""
+    from minirelax.ir.graph import Const, RunLibrary
+    from minirelax.ir.library import LIBRARY, library_op
+
+    if routine in LIBRARY:
+        return LIBRARY[routine](*arrays, **options)
+    import minirelax.ops  # noqa: F401  registers the ops
+
+    placeholder = Const(0, "i64")
+    op = library_op(RunLibrary(routine, (placeholder,) * len(arrays), (), tuple(options.items())))
+    if op is None:
+        raise RunError(f"no library routine is called {routine}", f"register it: library.register({routine!r}, function)")
+    return op.numpy(*arrays)
+
+
 def read_bytes(address: int, count: int) -> np.ndarray:
     """A writable view of raw memory."""
     import ctypes
+
     return np.frombuffer((ctypes.c_uint8 * count).from_address(address), np.uint8)
 
 
@@ -293,4 +322,5 @@ def _native(array: np.ndarray) -> np.ndarray:
 def _tile_addresses(dtype: str) -> np.ndarray:
     """The table of register tiles: entry r is the address of the tile with r rows."""
     from minirelax.runtime.tiles import tile_table
+
     return np.ascontiguousarray(tile_table(dtype).addresses, np.int64)

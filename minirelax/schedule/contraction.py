@@ -8,6 +8,7 @@ the blocks that follow the anchor, runs on the finished rows by panel while they
 B is read in place when it is packed already (a weight) or when its rows are contiguous and few rows of A would reuse a
 copy; else a panel is packed into the thread's scratch memory.  A is read in place when k is contiguous, else packed.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -19,12 +20,12 @@ from minirelax.ir.types import itemsize
 from minirelax.schedule.cost import block_cost
 from minirelax.schedule.flat import depends_on, flatten, merge_group, merge_spatial
 
-K_CHUNK = 384                       # rows of a panel: 384 x 32 f32 are 48 KiB, streamed from L2 once per sweep over the rows
-ROWS, MAX_ROWS = 96, 256            # rows of A that share one pass over a panel
-TILE_FLOPS = 4_000_000              # work that makes a tile worth claiming
+K_CHUNK = 384  # rows of a panel: 384 x 32 f32 are 48 KiB, streamed from L2 once per sweep over the rows
+ROWS, MAX_ROWS = 96, 256  # rows of A that share one pass over a panel
+TILE_FLOPS = 4_000_000  # work that makes a tile worth claiming
 PICOSECONDS_PER_FLOP = {"f32": 16, "f64": 32}
-RESULT = "tile.result"              # the buffer that holds the finished panel
-REUSE = 24                          # rows from which packing a panel of an unpacked B pays
+RESULT = "tile.result"  # the buffer that holds the finished panel
+REUSE = 24  # rows from which packing a panel of an unpacked B pays
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Operand:
     how: str
     value: Scalar
     buffer: str | None = None
-    base: Dim = 0                   # element offset with m (or n) and k at 0
-    stride: Dim = 0                 # elements from one row of A (one k of B) to the next
+    base: Dim = 0  # element offset with m (or n) and k at 0
+    stride: Dim = 0  # elements from one row of A (one k of B) to the next
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,13 @@ class ContractionPlan:
     k: tuple[Axis, ...]
     a: Operand
     b: Operand
-    epilogue: tuple[Block, ...]     # flat; loads of RESULT and of `temporaries` are relative to the row of the panel
+    epilogue: tuple[Block, ...]  # flat; loads of RESULT and of `temporaries` are relative to the row of the panel
     temporaries: tuple[str, ...]
     tile: RegisterTile
     max_rows: int
     panels_per_tile: int
     tiles: Dim
-    cost: Dim                       # nanoseconds on one core
+    cost: Dim  # nanoseconds on one core
     c_bytes: int
     a_bytes: Dim
     b_bytes: Dim
@@ -75,9 +76,11 @@ class ContractionPlan:
         return product([a.extent for a in self.k])
 
     def __str__(self) -> str:
-        return (f"{self.kernel.name}: {self.m.extent} x {self.n.extent} x {self.k_extent}, outer "
-                f"{' x '.join(str(a.extent) for a in self.outer) or 1}, A {self.a.how}, B {self.b.how}, register tile {self.tile.rows} x "
-                f"{self.tile.width}, up to {self.max_rows} rows by {self.panels_per_tile} panels a tile, {self.tiles} tiles, about {self.cost} ns")
+        return (
+            f"{self.kernel.name}: {self.m.extent} x {self.n.extent} x {self.k_extent}, outer "
+            f"{' x '.join(str(a.extent) for a in self.outer) or 1}, A {self.a.how}, B {self.b.how}, register tile {self.tile.rows} x "
+            f"{self.tile.width}, up to {self.max_rows} rows by {self.panels_per_tile} panels a tile, {self.tiles} tiles, about {self.cost} ns"
+        )
 
 
 def plan_contraction(kernel: Kernel, tile: RegisterTile) -> ContractionPlan | None:
@@ -112,15 +115,35 @@ def _sized(kernel, block, epilogue, outer, m, n, over, a, b, tile) -> Contractio
     flops = 2 * batch * m.extent * n.extent * k
     cost = floordiv(flops * PICOSECONDS_PER_FLOP[dtype] + sum((block_cost(e) for e in epilogue), 0), 1000)
     temporaries = tuple(v.name for v in kernel.local if v.name != block.buffer)
-    c_bytes = max_rows * tile.width * size + sum(tile.width * itemsize(v.type.dtype) + 64 for v in kernel.local if v.name in temporaries)
+    c_bytes = max_rows * tile.width * size + sum(
+        tile.width * itemsize(v.type.dtype) + 64 for v in kernel.local if v.name in temporaries
+    )
     c_bytes = -(-c_bytes // 64) * 64
     a_bytes = ceildiv(minimum(m.extent, max_rows) * k * size, 64) * 64 if a.how == "copy" else 0
     local = {v.name for v in kernel.local}
     first = () if block.buffer in local else (_output_copy(block, n),)
     b_bytes = ceildiv(k * tile.width * size, 64) * 64 if b.how != "packed" else 0
-    return ContractionPlan(kernel, dtype, outer, m, n, over, a, b,
-                           first + tuple(_local_epilogue(e, block.buffer, temporaries, n) for e in epilogue), temporaries,
-                           tile, max_rows, panels_per_tile, maximum(0, tiles), cost, c_bytes, a_bytes, b_bytes, c_bytes + a_bytes + b_bytes)
+    return ContractionPlan(
+        kernel,
+        dtype,
+        outer,
+        m,
+        n,
+        over,
+        a,
+        b,
+        first + tuple(_local_epilogue(e, block.buffer, temporaries, n) for e in epilogue),
+        temporaries,
+        tile,
+        max_rows,
+        panels_per_tile,
+        maximum(0, tiles),
+        cost,
+        c_bytes,
+        a_bytes,
+        b_bytes,
+        c_bytes + a_bytes + b_bytes,
+    )
 
 
 def _is_product_sum(block: Block) -> bool:
@@ -202,7 +225,6 @@ def _local_epilogue(block: Block, anchor: str, temporaries: tuple[str, ...], n: 
         if isinstance(s, Load) and (s.buffer == anchor or s.buffer in temporaries):
             return load(RESULT if s.buffer == anchor else s.buffer, (column,), s.dtype)
         return s
+
     block = replace(block, value=transform(block.value, relative))
     return replace(block, indices=(column,)) if block.buffer in temporaries else block
-
-

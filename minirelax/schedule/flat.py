@@ -15,6 +15,7 @@ are one loop when every access advances through them without a jump.  Both facts
 >>> merge_spatial(flat.blocks).blocks[0].axes
 (Axis(name='i', extent=m*n),)
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ def flatten(kernel: Kernel) -> Kernel:
 
 def strides(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """Row-major strides, in elements."""
-    return tuple(product(shape[i + 1:]) for i in range(len(shape)))
+    return tuple(product(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def offset(indices: tuple[Index, ...], shape: tuple[Dim, ...]) -> Index:
@@ -68,6 +69,7 @@ def _flatten_block(block: Block, shapes: dict[str, tuple[Dim, ...]]) -> Block:
 
     def flat(s: Scalar) -> Scalar:
         return load(s.buffer, (_simple(offset(s.indices, shapes[s.buffer]), ranges),), s.dtype) if isinstance(s, Load) else s
+
     where = tuple(transform(i, flat) if isinstance(i, Scalar) else i for i in block.indices)
     return replace(block, value=transform(block.value, flat), indices=(_simple(offset(where, shapes[block.buffer]), ranges),))
 
@@ -90,7 +92,7 @@ def merge_spatial(blocks: Sequence[Block], count: int | None = None) -> Merged:
     count = len(blocks[0].axes) if count is None else count
     position = 0
     while position + 1 < count:
-        outer, inner = blocks[0].axes[position:position + 2]
+        outer, inner = blocks[0].axes[position : position + 2]
         if all(_mergeable(d, outer, inner) for b in blocks for d in _polynomials(b)):
             blocks = tuple(_merge_axes(b, outer, inner) for b in blocks)
             merges.append((outer.name, inner.name))
@@ -108,7 +110,7 @@ def merge_group(block: Block, group: tuple[Axis, ...]) -> tuple[Block, tuple[Axi
         outer, inner = left[position], left[position + 1]
         if all(_mergeable(d, outer, inner) for d in _polynomials(block)):
             block = _merge_axes(block, outer, inner)
-            left[position:position + 2] = [Axis(outer.name, outer.extent * inner.extent)]
+            left[position : position + 2] = [Axis(outer.name, outer.extent * inner.extent)]
         else:
             position += 1
     return block, tuple(left)
@@ -127,6 +129,7 @@ def depends_on(value: Index, axis: str) -> bool:
     if not isinstance(value, Scalar):
         return axis in names(value)
     from minirelax.ir.scalar import SizeValue, walk
+
     for s in walk(value):
         match s:
             case Load(indices=indices) if any(axis in names(i) for i in indices if not isinstance(i, Scalar)):
@@ -157,5 +160,11 @@ def _merge_axes(block: Block, outer: Axis, inner: Axis) -> Block:
 
     def index(i: Index) -> Index:
         return substitute_axes(i, both) if isinstance(i, Scalar) else substitute(i, both)
-    return replace(block, axes=merged(block.axes), over=merged(block.over), value=substitute_axes(block.value, both),
-                   indices=tuple(map(index, block.indices)))
+
+    return replace(
+        block,
+        axes=merged(block.axes),
+        over=merged(block.over),
+        value=substitute_axes(block.value, both),
+        indices=tuple(map(index, block.indices)),
+    )

@@ -1,4 +1,5 @@
 """Choose the plan of a kernel: register tiles for contractions of f32 and f64, rows for everything else."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

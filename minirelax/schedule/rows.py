@@ -7,6 +7,7 @@ within a row the blocks run one after the other on data that is still in the nea
 * ``chunk``: the last shared axis is contiguous and vectorised, a tile is some rows by a chunk of it (elementwise kernels,
   and reductions along any axis but the contiguous one, which accumulate whole vectors).
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from minirelax.schedule.cost import TILE, block_cost
 from minirelax.schedule.flat import flatten, merge_group, merge_spatial, stride_of
 from minirelax.schedule.share_loops import Loop, Step, share_loops, unstored
 
-CHUNK, LOCAL_CHUNK, COLUMN_CHUNK = 16384, 1024, 512             # elements
+CHUNK, LOCAL_CHUNK, COLUMN_CHUNK = 16384, 1024, 512  # elements
 
 
 @dataclass(frozen=True)
@@ -37,17 +38,17 @@ class ScratchBuffer:
 class RowPlan:
     """How a kernel of rows runs: see the module.  `registers` are local buffers of one element."""
 
-    kernel: Kernel                              # as it was
+    kernel: Kernel  # as it was
     rows: tuple[Axis, ...]
     chunk: Axis | None
     width: int
     loops: tuple[Loop, ...]
     registers: tuple[str, ...]
-    unstored: frozenset[str]                    # local buffers that only exist inside a loop
+    unstored: frozenset[str]  # local buffers that only exist inside a loop
     scratch: tuple[ScratchBuffer, ...]
     rows_per_tile: Dim
     tiles: Dim
-    cost: Dim                                   # nanoseconds on one core
+    cost: Dim  # nanoseconds on one core
     scratch_bytes: Dim
 
     @property
@@ -60,19 +61,22 @@ class RowPlan:
 
     def __str__(self) -> str:
         rows = " x ".join(f"{a.name}<{a.extent}" for a in self.rows) or "one"
-        return (f"{self.kernel.name}: {self.form} form, rows {rows}" + (f", chunks of {self.width} of {self.chunk.name}" if self.chunk else "")
-                + f", {self.rows_per_tile} rows a tile, {self.tiles} tiles, about {self.cost} ns")
+        return (
+            f"{self.kernel.name}: {self.form} form, rows {rows}"
+            + (f", chunks of {self.width} of {self.chunk.name}" if self.chunk else "")
+            + f", {self.rows_per_tile} rows a tile, {self.tiles} tiles, about {self.cost} ns"
+        )
 
 
 def plan_rows(kernel: Kernel) -> RowPlan:
     """The plan of any kernel: what has no shared axes runs as a single row."""
-    if not kernel.blocks:                                        # nothing is written: every output is empty
+    if not kernel.blocks:  # nothing is written: every output is empty
         return RowPlan(kernel, (), None, 0, (), (), frozenset(), (), 1, 0, 0, 0)
     shared = _shared_axes(kernel)
     flat = flatten(kernel)
     merged = merge_spatial(flat.blocks, len(shared)) if shared else None
     blocks = merged.blocks if merged else flat.blocks
-    shared = blocks[0].axes[:len(shared) - len(merged.merges)] if merged else ()
+    shared = blocks[0].axes[: len(shared) - len(merged.merges)] if merged else ()
     steps = tuple(_step(b, len(shared)) for b in blocks)
     chunk = shared[-1] if shared and _wants_chunks(steps, shared[-1]) else None
     rows = shared[:-1] if chunk else shared
@@ -94,9 +98,11 @@ def _sized(kernel, rows, chunk, width, steps, blocks, written) -> RowPlan:
             place = place + ceildiv(elements[v.name] * itemsize(v.type.dtype), 64) * 64
     cost = sum((block_cost(b) for b in blocks), 0)
     count = product([a.extent for a in rows])
-    per_row = sum((block_cost(replace(b, axes=b.axes[len(rows):])) for b in blocks), 0)
+    per_row = sum((block_cost(replace(b, axes=b.axes[len(rows) :])) for b in blocks), 0)
     rows_per_tile, tiles = _tiles(per_row, count, chunk, width)
-    return RowPlan(kernel, rows, chunk, width, loops, registers, skipped, tuple(scratch), rows_per_tile, tiles, floordiv(cost, 1000), place)
+    return RowPlan(
+        kernel, rows, chunk, width, loops, registers, skipped, tuple(scratch), rows_per_tile, tiles, floordiv(cost, 1000), place
+    )
 
 
 def _tiles(per_row: Dim, count: Dim, chunk: Axis | None, width: int) -> tuple[Dim, Dim]:
@@ -133,7 +139,9 @@ def _row_private(kernel: Kernel, axis: Axis) -> bool:
     """Is every buffer written in the kernel read only at its own position along `axis`?"""
     stores = {b.buffer: b.indices for b in kernel.blocks}
     here = symbol(axis.name)
-    where = {name: [d for d, i in enumerate(indices) if not isinstance(i, Scalar) and i == here] for name, indices in stores.items()}
+    where = {
+        name: [d for d, i in enumerate(indices) if not isinstance(i, Scalar) and i == here] for name, indices in stores.items()
+    }
     if any(len(dims) != 1 for dims in where.values()):
         return False
     return all(read.indices[where[read.buffer][0]] == here for b in kernel.blocks for read in b.loads if read.buffer in where)
@@ -173,6 +181,7 @@ def _localise(step: Step, rows: tuple[Axis, ...], chunk: Axis | None, local: set
         if isinstance(s, Load) and s.buffer in local:
             return load(s.buffer, (_at(s.indices[0], here),), s.dtype)
         return s
+
     block = replace(step.block, value=transform(step.block.value, relative))
     if block.buffer in local:
         block = replace(block, indices=(_at(block.indices[0], here),))
@@ -189,5 +198,3 @@ def _elements(name: str, blocks: Sequence[Block], rows, chunk, width: int, shape
     if chunk:
         return width
     return stride_of(store, rows[-1].name) if rows else product(shape)
-
-

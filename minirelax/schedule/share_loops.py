@@ -4,6 +4,7 @@ A step joins the loop before it if it runs over an axis of the same extent, need
 and reads what the loop writes at its own position only.  In softmax, ``exp`` and the sum of its results become one loop; in a
 norm, the subtraction of the mean and the sum of squares.  A local buffer that nobody reads outside its loop is not stored at all.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -78,8 +79,14 @@ def _rename(step: Step, old: Axis, new: Axis) -> Step:
 
     def axes(group: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(Axis(new.name, a.extent) if a.name == old.name else a for a in group)
-    block = replace(step.block, axes=axes(step.block.axes), over=axes(step.block.over), value=substitute_axes(step.block.value, values),
-                    indices=tuple(substitute_index(i, values) for i in step.block.indices))
+
+    block = replace(
+        step.block,
+        axes=axes(step.block.axes),
+        over=axes(step.block.over),
+        value=substitute_axes(step.block.value, values),
+        indices=tuple(substitute_index(i, values) for i in step.block.indices),
+    )
     return Step(block, axes(step.inner), axes(step.over), step.over_is_innermost)
 
 

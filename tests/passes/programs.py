@@ -1,4 +1,4 @@
-"""The programs on which the passes are tested, as graph text, with sizes to run them at."""
+"""The programs on which the passes are tested, as text, each with the sizes to run it at."""
 from __future__ import annotations
 
 SOFTMAX = """
@@ -154,7 +154,53 @@ def main(ids: i64[n], *, table: f32[50, 8], place: f32[64, 8]) -> f32[n, 8]:
     return v3
 """
 
+# root-mean-square normalisation of a residual sum, then a gated layer, as in Llama
+GATED = """
+def main(x: f32[n, 16], y: f32[n, 16], *, g: f32[16], w1: f32[16, 32], w3: f32[16, 32]) -> Tuple[f32[n, 32], f32[n, 16]]:
+    with dataflow():
+        v0: f32[n, 16] = add(x, y)
+        v1: f32[n, 16] = square(v0)
+        v2: f32[n, 1] = sum(v1, axes=(1,), keepdims=True)
+        v3: f32[n, 1] = multiply(v2, 0.0625)
+        v4: f32[n, 1] = add(v3, 1e-06)
+        v5: f32[n, 1] = sqrt(v4)
+        v6: f32[n, 16] = divide(v0, v5)
+        v7: f32[n, 16] = multiply(v6, g)
+        v8: f32[n, 32] = matmul(v7, w1)
+        v9: f32[n, 32] = negative(v8)
+        v10: f32[n, 32] = exp(v9)
+        v11: f32[n, 32] = add(1.0, v10)
+        v12: f32[n, 32] = divide(v8, v11)
+        v13: f32[n, 32] = matmul(v7, w3)
+        v14: f32[n, 32] = multiply(v12, v13)
+        v15: Tuple[f32[n, 32], f32[n, 16]] = (v14, v0)
+        output(v15)
+    return v15
+"""
+
+# a key cache that grows, halves swapped and negated as in rotary embedding, products with it
+ROTARY = """
+def main(cache: f32[p, 4], x: f32[s, 4], angle: f32[s, 4]) -> Tuple[f32[p + s, 4], f32[s, p + s]]:
+    with dataflow():
+        v0: f32[s, 4] = cos(angle)
+        v1: f32[s, 4] = sin(angle)
+        v2: f32[s, 2] = slice(x, starts=(0, 0), sizes=(s, 2), steps=(1, 1))
+        v3: f32[s, 2] = slice(x, starts=(0, 2), sizes=(s, 2), steps=(1, 1))
+        v4: f32[s, 2] = negative(v3)
+        v5: f32[s, 4] = concatenate((v4, v2), axis=1)
+        v6: f32[s, 4] = multiply(x, v0)
+        v7: f32[s, 4] = multiply(v5, v1)
+        v8: f32[s, 4] = add(v6, v7)
+        v9: f32[p + s, 4] = concatenate((cache, v8), axis=0)
+        v10: f32[4, p + s] = transpose(v9, axes=(1, 0))
+        v11: f32[s, p + s] = matmul(v8, v10)
+        v12: Tuple[f32[p + s, 4], f32[s, p + s]] = (v9, v11)
+        output(v12)
+    return v12
+"""
+
 SMALL_SIZES = (dict(n=3, m=4), dict(n=1, m=1), dict(n=5, m=1), dict(n=0, m=3), dict(n=2, m=0))
+# name -> (text, sizes)
 PROGRAMS: dict[str, tuple[str, tuple[dict[str, int], ...]]] = {
     "softmax": (SOFTMAX, SMALL_SIZES[:4]),
     "column_softmax": (COLUMN_SOFTMAX, (*SMALL_SIZES[:3], SMALL_SIZES[4])),
@@ -166,5 +212,7 @@ PROGRAMS: dict[str, tuple[str, tuple[dict[str, int], ...]]] = {
     "concatenation": (CONCATENATION, SMALL_SIZES),
     "data_dependent": (DATA_DEPENDENT, (dict(n=6), dict(n=1), dict(n=0))),
     "aliases": (ALIASES, (dict(n=3), dict(n=1), dict(n=0))),
+    "gated": (GATED, (dict(n=3), dict(n=1), dict(n=0))),
+    "rotary": (ROTARY, (dict(p=3, s=2), dict(p=0, s=1), dict(p=2, s=0))),
     "gather_norm": (GATHER_NORM, (dict(n=3), dict(n=1), dict(n=0))),
 }

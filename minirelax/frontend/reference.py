@@ -1,0 +1,52 @@
+"""The target "interpret": a traced program that NumPy runs, op by op, with nothing compiled.
+
+It has the interface of a compiled executable, checks the same sizes and guards, and is the meaning that those are compared with.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from minirelax.frontend.mismatch import sizes_of
+from minirelax.ir.graph import Module
+from minirelax.ir.interpret import interpret
+from minirelax.ir.types import dtype_name
+
+
+class ReferenceExecutable:
+    """A module ready to be interpreted."""
+
+    def __init__(self, module: Module):
+        self.module = module
+        self.stages: tuple = ()
+
+    def bind(self, weights: Sequence[np.ndarray] = ()) -> ReferenceProgram:
+        """The program with its weights."""
+        return ReferenceProgram(self.module, tuple(weights))
+
+
+class ReferenceProgram:
+    """Call it with arrays: the results as a tuple, or None if dtypes, sizes or guards do not hold for them."""
+
+    def __init__(self, module: Module, weights: tuple[np.ndarray, ...]):
+        self.module, self.main, self.weights = module, module.functions[0], weights
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
+        fits = all(dtype_name(a.dtype) == p.type.dtype for a, p in zip(arrays, self.main.params, strict=True))
+        if not fits or sizes_of(self.main, arrays) is None:
+            return None
+        with np.errstate(all="ignore"):
+            found = interpret(self.module, *arrays, bound=self.weights)
+        given: set[int] = {id(a) for a in (*arrays, *self.weights)}
+        return tuple(_own(a, given) for a in (found if isinstance(found, tuple) else (found,)))
+
+
+def _own(array: np.ndarray, given: set[int]) -> np.ndarray:
+    """The array, or a copy if it shares memory with an argument or another result."""
+    array = np.asarray(array)
+    owner = array if array.base is None else array.base
+    if id(owner) in given or not array.flags.writeable or array.base is not None:
+        array = array.copy()
+    given.add(id(array))
+    return array

@@ -1,0 +1,203 @@
+"""What every module must be, checked after every pass.
+
+1. A name is bound once in a function.  2. Every read is of an earlier name, with the type it was bound with.  3. A binding's
+type is what `infer` gives.  4. A size is bound before it is used: by standing alone in a parameter's shape or in a match_cast (a
+private function is also given sizes by its callers).  5. After a dataflow block only its outputs are read.  6. Calls fit
+what they call.  7. A dataflow block has no effects.  8. Kernels are well formed (`verify_kernel`).
+
+>>> from minirelax.ir.parser import parse
+>>> verify(parse('''
+... def main(x: f32[n]) -> f32[k]:
+...     with dataflow():
+...         v0: f32[k] = match_cast(x, f32[m])
+...         output(v0)
+...     return v0'''))
+Traceback (most recent call last):
+minirelax.errors.VerifyError: v0 is declared f32[k], but its value has type f32[m]
+  at main: v0: f32[k] = match_cast(x, f32[m])
+"""
+from __future__ import annotations
+
+from minirelax.errors import CompileError, VerifyError
+from minirelax.ir.dim import less_equal, product
+from minirelax.ir.graph import (
+    AllocStorage,
+    AllocTensor,
+    Binding,
+    Dataflow,
+    Expr,
+    Function,
+    Heap,
+    MatchShape,
+    Module,
+    RunKernel,
+    RunLibrary,
+    Var,
+    View,
+)
+from minirelax.ir.infer import (
+    binding_sizes,
+    bound_sizes,
+    check_buffers,
+    extra_sizes,
+    infer_binding,
+    infer_op,
+    kernel_sizes,
+    mentioned,
+)
+from minirelax.ir.library import library_op
+from minirelax.ir.loop import Kernel
+from minirelax.ir.printer import print_binding, print_guard
+from minirelax.ir.types import Object, Storage, Tensor, Type, itemsize
+from minirelax.ir.verify_kernel import is_name, verify_kernel
+
+EFFECTS = (RunKernel, RunLibrary, Heap, MatchShape)                # bindings without a variable
+NOT_DATAFLOW = (*EFFECTS, AllocStorage, AllocTensor)               # memory has an identity: two allocations are never one
+
+
+def verify(module: Module) -> None:
+    """Raises VerifyError, with the line of IR, if the module breaks an invariant."""
+    seen: set[str] = set()
+    for name in (*(c.name for c in module.constants), *(k.name for k in module.kernels), *(f.name for f in module.functions)):
+        if name in seen:
+            raise VerifyError(f"{name} is defined twice in the module", where="")
+        if not is_name(name):
+            raise VerifyError(f"{name!r} cannot be a name", where="")
+        seen.add(name)
+    for kernel in module.kernels:
+        verify_kernel(kernel)
+    for function in module.functions:
+        _Verifier(module, function).run()
+
+
+class _Verifier:
+    """One function: `scope` is what can be read now, `bound` every name so far, `sizes` the known sizes."""
+
+    def __init__(self, module: Module, function: Function):
+        self.module, self.function = module, function
+        self.scope: dict[str, Var] = {c.name: c.var for c in module.constants}
+        self.bound: set[str] = set(self.scope)
+        self.sizes: set[str] = set(extra_sizes(function)) if function.private else set()
+        self.at: Binding | str = f"def {function.name}(...)"
+
+    def fail(self, what: str, hint: str = "") -> None:
+        line = self.at if isinstance(self.at, str) else print_binding(self.at)
+        raise VerifyError(what, hint, where=f"{self.function.name}: {line}")
+
+    def run(self) -> None:
+        function = self.function
+        for v in (*function.params, *function.bound):
+            self._bind(v)
+            self.sizes |= bound_sizes(v.type)
+        for v in (*function.params, *function.bound):
+            self._check_sizes(v.type, f"the type of {v.name}")
+        for guard in function.guards:
+            self.at = print_guard(guard)
+            self._check_sizes((guard.left, guard.right), "the guard")
+        for part in function.body:
+            if isinstance(part, Dataflow):
+                self._check_block(part)
+            else:
+                self._check_binding(part)
+        self.at = f"return {getattr(function.result, 'name', function.result)}"
+        self._read(function.result)
+
+    def _check_block(self, block: Dataflow) -> None:
+        outside = dict(self.scope)
+        for binding in block.bindings:
+            if isinstance(binding.value, NOT_DATAFLOW):
+                self.at = binding
+                self.fail("an effect inside a dataflow block", "effects stand outside, as statements of the function")
+            self._check_binding(binding)
+        self.at = f"output({', '.join(v.name for v in block.outputs)})"
+        for v in block.outputs:
+            self._read(v)
+            if v.name in outside:
+                self.fail(f"{v.name} is not bound in this block")
+            outside[v.name] = v
+        self.scope = outside
+
+    def _check_binding(self, binding: Binding) -> None:
+        self.at, value = binding, binding.value
+        for atom in value.operands():
+            self._read(atom)
+        if (binding.var is None) != isinstance(value, EFFECTS):
+            self.fail("an effect has no value" if binding.var else "the value is bound to no name")
+        new = binding_sizes(value)
+        self.sizes |= new
+        for name, attribute in value.attributes().items():
+            self._check_sizes(attribute, name)
+        if binding.var is None:
+            return self._check_effect(value)
+        self._check_type(binding.var, value)
+        self._check_sizes(binding.var.type, f"the type of {binding.var.name}")
+        self._bind(binding.var)
+
+    def _check_type(self, var: Var, value: Expr) -> None:
+        inferred = self._inferred(lambda: infer_binding(value, self.module))
+        if isinstance(inferred, Object) and isinstance(value, View | AllocTensor):
+            self._check_memory(var.type, value)
+        elif not isinstance(inferred, Object) and var.type != inferred:
+            self.fail(f"{var.name} is declared {var.type}, but its value has type {inferred}")
+
+    def _inferred(self, infer) -> Type:
+        """What `infer` returns; its errors become errors about this line."""
+        try:
+            return infer()
+        except CompileError as e:
+            return self.fail(e.what, e.hint)
+        except (TypeError, ValueError, AttributeError, IndexError, KeyError) as e:       # a rule took its operands for granted
+            return self.fail(f"no type can be given to this: {type(e).__name__}: {e}")
+
+    def _check_memory(self, type_: Type, value: View | AllocTensor) -> None:
+        if not isinstance(type_, Tensor) or type_.shape is None or None in type_.shape:
+            return self.fail(f"memory for a value of type {type_} cannot be known")
+        if isinstance(value, View):
+            given = value.value.type
+            if not isinstance(given, Tensor) or given.dtype != type_.dtype or None in (given.shape or (None,)) or (
+                    product(given.shape) != product(type_.shape)):
+                self.fail(f"a value of type {given} cannot be seen as {type_}", "a view has the same dtype and as many elements")
+        for storage in getattr(value, "storage", ()):
+            needed = product(type_.shape) * itemsize(type_.dtype)
+            if not isinstance(storage.type, Storage) or less_equal(storage.type.bytes + 1, needed):
+                self.fail(f"a tensor of {needed} bytes does not fit into {storage.type}")
+
+    def _check_effect(self, value: Expr) -> None:
+        match value:
+            case RunKernel(kernel=name, args=args, out=out, sizes=sizes):
+                kernel = self.module._by_name.get(name)
+                if not isinstance(kernel, Kernel):
+                    self.fail(f"there is no kernel {name}")
+                self._inferred(lambda: [check_buffers(name, params, given, kernel_sizes(kernel, sizes))
+                                        for params, given in ((kernel.inputs, args), (kernel.outputs, out))])
+            case RunLibrary(out=out):
+                if op := library_op(value):
+                    inferred = self._inferred(lambda: infer_op(op))
+                    if getattr(inferred, "items", (inferred,)) != tuple(o.type for o in out):
+                        self.fail(f"the result has type {inferred}, not that of the outputs")
+            case MatchShape(value=v, pattern=pattern):
+                if not isinstance(v.type, Tensor) or (v.type.shape is not None and len(v.type.shape) != len(pattern)):
+                    self.fail(f"a value of type {v.type} is matched with {len(pattern)} sizes")
+
+    def _read(self, atom) -> None:
+        if isinstance(atom, Var):
+            known = self.scope.get(atom.name)
+            if known is None:
+                hint = "after a dataflow block only its outputs can be read" if atom.name in self.bound else ""
+                self.fail(f"{atom.name} is read, but not bound before", hint)
+            if known is not atom and known.type != atom.type:
+                self.fail(f"{atom.name} is read with type {atom.type}, but was bound with {known.type}")
+
+    def _bind(self, var: Var) -> None:
+        if var.name in self.bound:
+            self.fail(f"{var.name} is bound twice")
+        if not is_name(var.name):
+            self.fail(f"{var.name!r} cannot be a name")
+        self.bound.add(var.name)
+        self.scope[var.name] = var
+
+    def _check_sizes(self, thing: object, what: str) -> None:
+        for name in mentioned(thing):
+            if name not in self.sizes:
+                self.fail(f"{what} mentions the size {name}, which is not known here",
+                          "a size is known once it stands alone in a parameter's shape or in a match_cast")

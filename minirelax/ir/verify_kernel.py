@@ -1,0 +1,145 @@
+"""What every kernel must be: buffers declared, indices in number and scope, dtypes consistent, reads after writes.
+
+>>> from minirelax.ir.parser import parse_kernel
+>>> verify_kernel(parse_kernel('''
+... @kernel
+... def double(x: f32[n], out: f32[n], *, n):
+...     for i in range(n):
+...         out[i] = x[i, 0] * 2.0'''))
+Traceback (most recent call last):
+minirelax.errors.VerifyError: x: f32[n] has 2 indices
+  at kernel double: out[i] = x[i, 0] * 2.0
+"""
+from __future__ import annotations
+
+import keyword
+import weakref
+
+from minirelax.errors import VerifyError
+from minirelax.ir.dim import Dim, names
+from minirelax.ir.loop import KINDS, REDUCTIONS, Block, Kernel
+from minirelax.ir.print_loops import print_block
+from minirelax.ir.scalar import PREDICATES, Apply, Index, Load, Scalar, SizeValue, walk
+from minirelax.ir.syntax import INFIX, NUMBER_NAMES
+
+UNEQUAL = ("where", "cast", "ldexp", "check_index")             # functions whose operands may differ in dtype
+
+_verified: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
+
+
+def verify_kernel(kernel: Kernel) -> None:
+    """Raises VerifyError if the kernel breaks an invariant.  Kernels cannot change, so each is looked at once."""
+    if _verified.get(id(kernel)) is kernel:
+        return
+    _Verifier(kernel).run()
+    _verified[id(kernel)] = kernel
+
+
+def is_name(name: str) -> bool:
+    """Can the text use this name for a value, a size, or an axis?"""
+    return name.isidentifier() and not keyword.iskeyword(name) and name not in NUMBER_NAMES
+
+
+class _Verifier:
+    def __init__(self, kernel: Kernel):
+        self.kernel, self.buffers, self.sizes = kernel, kernel.buffers, frozenset(kernel.sizes)
+        self.written = {v.name for v in kernel.inputs}
+        self.line = f"def {kernel.name}(...)"
+        self.scope: frozenset[str] = self.sizes
+
+    def fail(self, what: str, hint: str = "") -> None:
+        raise VerifyError(what, hint, where=f"kernel {self.kernel.name}: {self.line}")
+
+    def run(self) -> None:
+        kernel = self.kernel
+        self._check_names([*(v.name for v in (*kernel.inputs, *kernel.outputs, *kernel.local)), *kernel.sizes])
+        for v in (*kernel.inputs, *kernel.outputs, *kernel.local):
+            if v.type.shape is None or None in v.type.shape:
+                self.fail(f"{v.name} has a size that is not known: {v.type}")
+            for d in v.type.shape:
+                self._check_size(d, f"the type of {v.name}")
+        if kernel.pattern is not None and kernel.pattern not in KINDS:
+            self.fail(f"there is no pattern {kernel.pattern!r}", f"patterns are {', '.join(KINDS)}")
+        for block in kernel.blocks:
+            self._check_block(block)
+        for v in kernel.outputs:
+            if v.name not in self.written:
+                self.fail(f"nothing is stored to the output {v.name}")
+
+    def _check_names(self, names_: list[str]) -> None:
+        for i, name in enumerate(names_):
+            if name in names_[:i]:
+                self.fail(f"{name} is declared twice")
+            if not is_name(name):
+                self.fail(f"{name!r} cannot be a name")
+
+    def _check_block(self, block: Block) -> None:
+        if block.buffer not in {v.name for v in (*self.kernel.outputs, *self.kernel.local)}:
+            self.fail(f"a block stores to {block.buffer}, which is not an output or a local buffer")
+        taken = {*self.buffers, *self.sizes, *(a.name for a in (*block.axes, *block.over))}
+        self.line = print_block(block, self.buffers[block.buffer].dtype, taken)[-1].strip()
+        self._check_axes(block)
+        self.scope = self.sizes | {a.name for a in block.axes}
+        self._check_indices(block.buffer, block.indices)
+        for s in walk(*(i for i in block.indices if isinstance(i, Scalar))):
+            self._check_scalar(s, block)
+        self.scope |= {a.name for a in block.over}
+        for s in walk(block.value):
+            self._check_scalar(s, block)
+        if block.value.dtype != self.buffers[block.buffer].dtype:
+            self.fail(f"a {block.value.dtype} is stored to {block.buffer}: {self.buffers[block.buffer]}", "cast it")
+        self.written.add(block.buffer)
+
+    def _check_axes(self, block: Block) -> None:
+        seen = {*self.sizes, *self.buffers}
+        for axis in (*block.axes, *block.over):
+            if axis.name in seen or not is_name(axis.name):
+                self.fail(f"the axis {axis.name} hides a size, a buffer, or another axis")
+            seen.add(axis.name)
+            self.scope = self.sizes
+            self._check_size(axis.extent, f"the extent of {axis.name}")
+        if (block.reduction is None) != (not block.over):
+            self.fail("a block has a reduction if and only if it has axes to reduce over")
+        if block.reduction is not None and block.reduction not in REDUCTIONS:
+            self.fail(f"there is no reduction {block.reduction}", f"reductions are {', '.join(REDUCTIONS)}")
+
+    def _check_size(self, d: Dim, what: str) -> None:
+        if unknown := names(d) - self.scope:
+            self.fail(f"{what} mentions {min(unknown)}, which is not in scope", "sizes are parameters of the kernel, after *")
+
+    def _check_indices(self, buffer: str, indices: tuple[Index, ...]) -> None:
+        if len(indices) != len(self.buffers[buffer].shape):
+            self.fail(f"{buffer}: {self.buffers[buffer]} has {len(indices)} indices")
+        for i in indices:
+            if not isinstance(i, Scalar):
+                self._check_size(i, f"an index of {buffer}")
+            elif i.dtype != "i64":
+                self.fail(f"an index of {buffer} has dtype {i.dtype}", "indices are i64: cast it")
+
+    def _check_scalar(self, s: Scalar, block: Block) -> None:
+        match s:
+            case Load(buffer=buffer):
+                if buffer not in self.buffers:
+                    self.fail(f"there is no buffer {buffer}")
+                if buffer not in self.written or buffer == block.buffer:
+                    self.fail(f"{buffer} is read before it is written", "blocks run in order and read what earlier ones stored")
+                if s.dtype != self.buffers[buffer].dtype:
+                    self.fail(f"a load from {buffer}: {self.buffers[buffer]} has dtype {s.dtype}")
+                self._check_indices(buffer, s.indices)
+            case SizeValue(dim=d):
+                self._check_size(d, "a scalar")
+            case Apply():
+                self._check_dtypes(s)
+
+    def _check_dtypes(self, s: Apply) -> None:
+        given = [a.dtype for a in s.args]
+        if s.function == "where":
+            fine = len(given) == 3 and given[0] == "bool" and given[1] == given[2] == s.dtype
+        elif s.function in PREDICATES:
+            fine = len(set(given)) == 1 and s.dtype == "bool"
+        elif s.function in INFIX or s.function in ("maximum", "minimum", "negative"):
+            fine = set(given) == {s.dtype}
+        else:
+            fine = s.function in UNEQUAL or len(set(given)) == 1
+        if not fine:
+            self.fail(f"{s.function} of {', '.join(given)} cannot be {s.dtype}", "operands have one dtype: cast one of them")

@@ -1,0 +1,301 @@
+"""What a user touches: `jit` makes a function that is traced and compiled when called, once for all sizes that allow it.
+
+>>> import numpy as np
+>>> @jit(target="interpret")
+... def softmax(x):
+...     e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+...     return e / np.sum(e, axis=-1, keepdims=True)
+>>> softmax(np.zeros((2, 4))), softmax(np.zeros((1, 2))), len(softmax.compilations)
+(array([[0.25, 0.25, 0.25, 0.25],
+       [0.25, 0.25, 0.25, 0.25]]), array([[0.5, 0.5]]), 1)
+"""
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minirelax.errors import ArgumentError, RunError
+from minirelax.frontend.array import TracedArray
+from minirelax.frontend.mismatch import explain_mismatch
+from minirelax.frontend.reference import ReferenceExecutable
+from minirelax.frontend.signature import Call, Signature
+from minirelax.frontend.size import Size
+from minirelax.frontend.trace import TraceResult, trace_call
+from minirelax.frontend.trace import trace as trace_function
+from minirelax.frontend.tree import LEAF, flatten
+from minirelax.ir.graph import Module
+
+if TYPE_CHECKING:
+    from minirelax.explore import Compilations, Diff, MemoryPlan, Stages
+
+TARGETS = ("cpu", "interpret")
+MOST_PLAIN = 8                                # programs tried without looking at the signature
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A module after one step, and how long the step took."""
+
+    name: str
+    module: Module
+    milliseconds: float
+
+
+class Entry:
+    """One compilation: the trace, the executable, and the program bound to the latest weights."""
+
+    def __init__(self, traced: TraceResult, executable, milliseconds: float):
+        self.traced, self.executable, self.milliseconds = traced, executable, milliseconds
+        self.weights: tuple | None = None
+        self.program: Callable | None = None
+        self.simple = self._is_simple()
+
+    def bind(self, weights: tuple[np.ndarray, ...]) -> Callable:
+        """The program for these weights: bound anew if any is another array than last time."""
+        program, known = self.program, self.weights
+        if program is None or known is None or len(known) != len(weights) or any(a is not b for a, b in zip(known, weights, strict=True)):
+            program = self.executable.bind(weights)
+            self.weights, self.program = weights, program
+        return program
+
+    def result(self, outputs: tuple[np.ndarray, ...], arguments: tuple, arrays: tuple[np.ndarray, ...]) -> object:
+        """What the user's function returns, and its writes to arguments carried out."""
+        traced = self.traced
+        for i, k in traced.mutations:
+            np.copyto(arguments[i], outputs[k])
+        leaves = []
+        for r in traced.results:
+            if r.output is None:
+                leaves.append(r.value if r.argument is None else arguments[r.argument])
+            else:
+                out = outputs[r.output]
+                leaves.append(r.python(out) if r.python else out if out.ndim else out[()])
+        return traced.out_tree.unflatten(leaves)
+
+    def _is_simple(self) -> bool:
+        """Do arrays go in and one array come out, with nothing else to do?"""
+        t = self.traced
+        return (t.out_tree is LEAF and t.results[0].output is not None and not t.mutations and not t.results[0].python
+                and not any(p.bound or p.python for p in t.params))
+
+
+class JitFunction:
+    """A function that is compiled at its first call, and again only when a call does not fit what was assumed.
+
+    Thread-safe.  `.stages`, `.source` and the like describe the latest compilation.
+    """
+
+    def __init__(self, fn: Callable, *, static: tuple[str, ...] = (), constants: tuple[str, ...] = (),
+                 bounds: Mapping[str, tuple[int, int]] | None = None, target: str = "cpu", validate: bool = False):
+        if target not in TARGETS:
+            raise ArgumentError(f"jit(..., target={target!r}): there is no such target", f"use one of {', '.join(TARGETS)}")
+        functools.update_wrapper(self, fn)
+        self.fn, self.bounds, self.target, self.validate = fn, dict(bounds or {}), target, validate
+        self.signature = Signature(fn, static, constants)
+        self._entries: dict[tuple, list[Entry]] = {}
+        self._all: list[Entry] = []
+        self._plain: tuple[tuple[Callable, int, bool], ...] = ()
+        self._lock = threading.RLock()
+
+    def __call__(self, *args, **kwargs):
+        if not kwargs:
+            for x in args:
+                if x.__class__ is not np.ndarray:
+                    break
+            else:
+                for program, count, scalar in self._plain:
+                    if count == len(args):
+                        found = program(args)
+                        if found is not None:
+                            return found[0][()] if scalar else found[0]
+        return self._call(args, kwargs)
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jit of {self.signature.name}, {len(self._all)} compilations>"
+
+    def __reduce__(self):
+        return _again, (self.fn, {"static": tuple(self.signature.static), "constants": tuple(self.signature.constants), "bounds": self.bounds,
+                                  "target": self.target, "validate": self.validate})
+
+    # ---- as in JAX: stop after tracing, lowering, compiling
+
+    def trace(self, *args, **kwargs) -> Module:
+        """The traced module for these arguments (values or types), before any pass."""
+        return self._traced(args, kwargs).module
+
+    def lower(self, *args, **kwargs) -> Module:
+        """The module after all passes, for these arguments."""
+        from minirelax.pipeline import passes, run
+        return run(self._traced(args, kwargs).module, passes(self.bounds or None))[-1].module
+
+    def compile(self, *args, **kwargs) -> JitFunction:
+        """Compile for arguments like these now, and return this function."""
+        self._entry(self.signature.bind(args, kwargs))
+        return self
+
+    def rebind(self) -> None:
+        """Prepare the weights again at the next call, because they were changed in place."""
+        with self._lock:
+            for entry in self._all:
+                entry.program = entry.weights = None
+
+    # ---- what was made
+
+    @property
+    def compilations(self) -> Compilations:
+        """One entry per compilation: argument types, the facts it rests on, and the lines that asked for them."""
+        from minirelax.explore import Compilation, Compilations
+        return Compilations(Compilation(e.traced.arguments, e.traced.facts, e.milliseconds) for e in self._all)
+
+    @property
+    def executable(self):
+        """The latest executable."""
+        return self._latest.executable
+
+    @property
+    def stages(self) -> Stages:
+        """The module after each pass of the latest compilation."""
+        from minirelax.explore import Stages
+        latest = self._latest
+        own = [s for s in latest.executable.stages if s.name != "trace"]
+        return Stages([Stage("trace", latest.traced.module, latest.milliseconds), *own])
+
+    def diff(self, name: str, since: str | None = None) -> Diff:
+        """What the pass `name` changed."""
+        return self.stages.diff(name, since)
+
+    @property
+    def source(self) -> str:
+        """The generated code of the latest compilation."""
+        return self._compiled("source")
+
+    @property
+    def memory(self) -> MemoryPlan:
+        """The memory plan of the latest compilation."""
+        from minirelax.explore import memory_plan
+        return memory_plan(self.stages["plan_memory"].module)
+
+    @property
+    def tiling(self):
+        """The tiles chosen in the latest compilation, and why."""
+        return self._compiled("tiling")
+
+    # ---- calls
+
+    def _call(self, args: tuple, kwargs: dict) -> object:
+        if _holds_traced(args) or kwargs and _holds_traced(tuple(kwargs.values())):
+            return self.fn(*args, **kwargs)                       # inside another trace: inlined
+        call = self.signature.bind(args, kwargs)
+        for entry in self._entries.get(call.key, ()):
+            _check_writable(entry, call)
+            outputs = entry.bind(call.weights)(call.arrays)
+            if outputs is not None:
+                return entry.result(outputs, call.arguments, call.arrays)
+        entry = self._entry(call)
+        _check_writable(entry, call)
+        outputs = entry.bind(call.weights)(call.arrays)
+        if outputs is None:
+            raise RunError(f"{self.signature.name}: the program compiled for these arguments does not accept them: "
+                           f"{explain_mismatch(entry.traced.main, call.arrays, call.paths).what}")
+        return entry.result(outputs, call.arguments, call.arrays)
+
+    def _entry(self, call: Call) -> Entry:
+        """A new compilation for a call, or one that another thread has made meanwhile."""
+        with self._lock:
+            for entry in self._entries.get(call.key, ()):
+                if entry.bind(call.weights)(call.arrays) is not None and not entry.traced.mutations:
+                    return entry
+            start = time.perf_counter()
+            traced = trace_call(self.signature, call, self.bounds)
+            entry = Entry(traced, self._executable(traced.module), 1e3 * (time.perf_counter() - start))
+            self._entries.setdefault(call.key, []).append(entry)
+            self._all.append(entry)
+            if entry.simple and not call.static:
+                scalar = not traced.main.result.type.shape
+                self._plain = ((entry.bind(()), len(call.arrays), scalar), *self._plain)[:MOST_PLAIN]
+            return entry
+
+    def _executable(self, module: Module):
+        if self.target == "interpret":
+            return ReferenceExecutable(module)
+        from minirelax.explore import Progress
+        from minirelax.pipeline import compile_module
+        with Progress() as report:
+            return compile_module(module, bounds=self.bounds or None, progress=report)
+
+    def _traced(self, args: tuple, kwargs: dict) -> TraceResult:
+        return trace_function(self.fn, *args, static=tuple(self.signature.static), constants=tuple(self.signature.constants),
+                              bounds=self.bounds, **kwargs)
+
+    @property
+    def _latest(self) -> Entry:
+        if not self._all:
+            raise ArgumentError(f"{self.signature.name} has not been compiled yet", "call it, or use .compile(*args)")
+        return self._all[-1]
+
+    def _compiled(self, name: str):
+        if self.target == "interpret":
+            raise ArgumentError(f'target="interpret" compiles nothing, so there is no {name}', 'use target="cpu"')
+        return getattr(self._latest.executable, name)
+
+
+def jit(fn: Callable | None = None, *, static: tuple[str, ...] = (), constants: tuple[str, ...] = (),
+        bounds: Mapping[str, tuple[int, int]] | None = None, target: str = "cpu", validate: bool = False) -> JitFunction:
+    """Compile an array function written with NumPy.
+
+    `static` arguments are ordinary Python values: each new one is compiled for.  `constants` are arguments that hold weights:
+    prepared once, as long as the same arrays come.  `bounds` gives declared sizes their smallest and largest value.
+    `target` is "cpu", or "interpret" to run the traced program with NumPy.  `validate` compares all stages at each compilation.
+    """
+    if fn is None:
+        return functools.partial(jit, static=static, constants=constants, bounds=bounds, target=target, validate=validate)
+    return JitFunction(fn, static=static, constants=constants, bounds=bounds, target=target, validate=validate)
+
+
+def trace(fn: Callable, *args: object, **options: object) -> Module:
+    """The graph module of `fn` for these types (``f32["n", 4]``) or values; see `minirelax.frontend.trace.trace`."""
+    fn = fn.fn if isinstance(fn, JitFunction) else fn
+    return trace_function(fn, *args, **options).module
+
+
+def _again(fn: Callable, options: dict) -> JitFunction:
+    return JitFunction(fn, **options)
+
+
+def _holds_traced(args: tuple) -> bool:
+    """Is any argument, or part of one, a stand-in of a running trace?"""
+    for x in args:
+        if isinstance(x, TracedArray | Size):
+            return True
+        if isinstance(x, dict | list | tuple) or hasattr(x, "__dataclass_fields__"):
+            if any(isinstance(leaf, TracedArray | Size) for leaf in flatten(x, lambda v: isinstance(v, TracedArray | Size))[0]):
+                return True
+    return False
+
+
+def _check_writable(entry: Entry, call: Call) -> None:
+    """Arguments that will be written to must be arrays of the caller's that share no memory, in a layout that reshapes as traced."""
+    traced = entry.traced
+    for i, _ in traced.mutations:
+        path, given = traced.params[i].path, call.arguments[i]
+        if not isinstance(given, np.ndarray) or not given.flags.writeable:
+            raise ArgumentError(f"argument {path} is written to, but it is " + ("read-only" if isinstance(given, np.ndarray) else "no array"),
+                                f"pass a copy: np.array({path})")
+        if i in traced.in_order and not given.flags.c_contiguous:
+            raise ArgumentError(f"argument {path} is written to through a reshape, which NumPy does only for contiguous arrays",
+                                f"pass np.ascontiguousarray({path})")
+        for k, other in enumerate(call.arguments):
+            if k != i and isinstance(other, np.ndarray) and np.may_share_memory(given, other):
+                raise ArgumentError(f"argument {path} is written to and shares memory with {traced.params[k].path}", f"pass a copy: {path}.copy()")
+
+
+__all__ = ["JitFunction", "jit", "trace"]

@@ -1,0 +1,66 @@
+"""NumPy's namespace for compiled functions: the same names, on real and on traced arrays.
+
+On real arrays the functions are NumPy's.  During a trace, those that make arrays (`zeros`, `arange`, `full`, ...) accept
+symbolic sizes and give arrays that may be filled in place.  It is also the namespace of the array API standard.
+
+>>> import minirelax.numpy as mnp
+>>> mnp.sum(mnp.ones((2, 3))), mnp.maximum is np.maximum, mnp.float32 is np.float32
+(np.float64(6.0), True, True)
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from minirelax.errors import UnsupportedError
+from minirelax.frontend.casts import match_cast
+from minirelax.frontend.functions import FUNCTIONS, public
+from minirelax.frontend.ufuncs import OPNAMES, SPECIAL
+from minirelax.ops import OPS
+
+DTYPES = ("bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "intp", "double", "single")
+PLAIN = ("pi", "e", "inf", "nan", "newaxis", "euler_gamma", "dtype", "finfo", "iinfo", "isdtype", "result_type", "can_cast", "promote_types",
+         "ndarray", "generic", "number", "integer", "floating", "errstate", "isscalar", "ndindex", "asarray", "s_", "index_exp")
+
+
+class Linalg:
+    """NumPy's ``linalg`` functions that can be traced."""
+
+    def __getattr__(self, name: str):
+        raise _unknown(f"linalg.{name}")
+
+
+def _unknown(name: str) -> AttributeError:
+    where, _, last = f"numpy.{name}".rpartition(".")
+    known = hasattr(np.linalg if where.endswith("linalg") else np, last)
+    return AttributeError(f"minirelax.{name} does not exist: {where} has no {last}" if not known else f"{where}.{last} is not supported in a compiled function")
+
+
+def _ufuncs() -> dict[str, np.ufunc]:
+    """NumPy's ufuncs, under all their names, that have an op or are made of such."""
+    found = {name: fn for name in dir(np) if isinstance(fn := getattr(np, name), np.ufunc)}
+    return {name: fn for name, fn in found.items() if fn in SPECIAL or OPNAMES.get(fn.__name__, fn.__name__) in OPS}
+
+
+linalg = Linalg()
+for _name in (*DTYPES, *PLAIN):
+    globals()[_name] = getattr(np, _name)
+bool = np.bool_
+for _name, _fn in _ufuncs().items():
+    globals()[_name] = _fn
+for _name in FUNCTIONS:
+    _outer, _, _inner = _name.rpartition(".")
+    if _outer == "linalg":
+        setattr(Linalg, _inner, staticmethod(public(_name)))
+    elif not _outer:
+        globals()[_name] = public(_name)
+
+
+def __getattr__(name: str):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise _unknown(name)
+
+
+__all__ = sorted(n for n in globals() if not n.startswith("_") and n not in ("annotations", "np", "FUNCTIONS", "OPS", "OPNAMES", "SPECIAL", "DTYPES",
+                                                                          "PLAIN", "public", "UnsupportedError", "Linalg"))
+_ = match_cast

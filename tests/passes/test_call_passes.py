@@ -1,0 +1,246 @@
+"""pack_weights, lower_calls, plan_memory, bind_shapes: the traps of memory and sizes."""
+import numpy as np
+import pytest
+
+from minirelax.ir.dim import dim
+from minirelax.ir.graph import AllocStorage, AllocTensor, Heap, MatchShape, RunKernel, View
+from minirelax.ir.interpret import interpret
+from minirelax.ir.parser import parse
+from minirelax.passes.bind_shapes import bind_shapes, heap_slots
+from minirelax.passes.pack_weights import pack_weights
+from minirelax.passes.plan_memory import plan_memory, planned_bytes, upper_bound
+from minirelax.pipeline import GRAPH_PASSES, KERNEL_PASSES, call_passes, passes, run
+from tests.passes.programs import PROGRAMS
+
+
+def compiled(text: str, **options):
+    """The module after all passes."""
+    return run(parse(text), passes(**options))[-1].module
+
+
+def chain(*sizes: str) -> str:
+    """A statement-level program: one tensor of each size made from the one before, the last one returned."""
+    lines, before = [], "x"
+    for i, size in enumerate(sizes):
+        lines += [f"    v{i}: f32[{size}] = alloc_tensor()", f"    run_kernel(first, {before}, out=(v{i},), sizes=({'n' if before == 'x' else sizes[i - 1]}, {size}))"]
+        before = f"v{i}"
+    return "\n".join(["""
+@kernel
+def first(x: f32[a], out: f32[b], *, a, b):
+    for i in range(b):
+        out[i] = x[i % a]
+
+def main(x: f32[n], y: f32[m]) -> f32[""" + sizes[-1] + "]:", *lines, f"    return {before}"])
+
+
+def storages(module) -> list[str]:
+    return [str(b.value.bytes) for b in module["main"].bindings if isinstance(b.value, AllocStorage)]
+
+
+def test_memory_is_shared_by_symbolic_equality():
+    assert storages(plan_memory()(parse(chain("16*n", "8*n + 8*n", "16*n", "n*16", "n")))) == ["64*n", "64*n"]
+
+
+def test_unequal_symbolic_sizes_do_not_share():
+    assert storages(plan_memory()(parse(chain("16*n", "16*m", "16*n + 16", "n")))) == ["64*n", "64*m", "64*n + 64"]
+
+
+def test_with_bounds_storage_is_constant_and_may_grow():
+    """Digest 1.7, example D: the third tensor is a little larger than the first, whose memory it takes over."""
+    planned = plan_memory({"n": (0, 1024)})(parse(chain("2*n", "2*n", "2*n", "2*n + 2", "n")))
+    assert storages(planned) == ["8192", "8256"] and planned_bytes(planned["main"]) == 8192 + 8256
+
+
+def test_a_lower_bound_is_no_upper_bound():
+    assert storages(plan_memory({"n": (8, None)})(parse(chain("16*n", "16*m", "n")))) == ["64*n", "64*m"]
+
+
+def test_partly_bounded():
+    assert storages(plan_memory({"m": (1, 20)})(parse(chain("16*m*n", "n")))) == ["1280*n"]
+
+
+@pytest.mark.parametrize("text, bound", [("n", 9), ("3*n - m", 27 - 2), ("(n + 3)//4", 3), ("n % 4", 3), ("m*n", 45), ("k", "k")])
+def test_upper_bounds(text, bound):
+    assert upper_bound(dim(text), {"n": (1, 9), "m": (2, 5)}) == (dim(bound) if isinstance(bound, str) else bound)
+
+
+def test_a_view_keeps_memory_alive():
+    text = """
+@kernel
+def both(x: f32[n], y: f32[n], out: f32[n], *, n):
+    for i in range(n):
+        out[i] = x[i] + y[i]
+
+def main(x: f32[16*n], y: f32[n]) -> f32[16*n]:
+    v0: f32[16*n] = alloc_tensor()
+    run_kernel(both, x, x, out=(v0,), sizes=(16*n,))
+    v1: f32[n, 16] = view(v0)
+    v2: f32[16*n] = alloc_tensor()
+    run_kernel(both, x, x, out=(v2,), sizes=(16*n,))
+    v3: f32[16*n] = view(v1)
+    v4: f32[16*n] = alloc_tensor()
+    run_kernel(both, v2, v3, out=(v4,), sizes=(16*n,))
+    return v4"""
+    planned = plan_memory()(parse(text))
+    assert storages(planned) == ["64*n", "64*n"]
+    x = np.ones(32, np.float32)
+    np.testing.assert_array_equal(interpret(planned, x, np.ones(2, np.float32)), 4 * x)
+
+
+def test_results_have_no_planned_storage():
+    for name in ("concatenation", "aliases"):
+        module = compiled(PROGRAMS[name][0])
+        main = module["main"]
+        leaves = next(b.value.items for b in main.bindings if b.var == main.result)
+        home = {b.var: b.value for b in main.bindings if b.var}
+        for leaf in leaves:
+            while isinstance(home.get(leaf), View):
+                leaf = home[leaf].value
+            assert leaf not in home or not home[leaf].storage
+
+
+def test_a_reshape_of_a_value_is_a_view_and_of_a_returned_argument_a_copy():
+    text = """
+def main(x: f32[n, 4]) -> Tuple[f32[4*n], f32[2*n, 2]]:
+    with dataflow():
+        v0: f32[n, 4] = sort(x, axis=1)
+        v1: f32[4*n] = reshape(v0, shape=(4*n,))
+        v2: f32[2*n, 2] = reshape(x, shape=(2*n, 2))
+        v3: Tuple[f32[4*n], f32[2*n, 2]] = (v1, v2)
+        output(v3)
+    return v3"""
+    main = compiled(text)["main"]
+    assert [str(b.var) for b in main.bindings if isinstance(b.value, View)] == ["v1"]
+    assert sum(isinstance(b.value, RunKernel) for b in main.bindings) == 1
+
+
+@pytest.mark.parametrize("old, new", [
+    ("n, m, 4", "n, 4*m"), ("n, 4*m", "n, m, 4"), ("m*n, 6", "m, n, 2, 3"), ("n, 1, m", "n, m"), ("2*n, 3", "n, 6"), ("n, 6", "3*n, 2")])
+def test_symbolic_reshapes_are_views(old, new):
+    shape = f"({new},)"
+    text = f"""
+def main(x: f32[{old}], n: f32[n], m: f32[m]) -> f32[{new}]:
+    with dataflow():
+        v0: f32[{old}] = sort(x, axis=1)
+        v1: f32[{new}] = reshape(v0, shape={shape})
+        output(v1)
+    return v1"""
+    assert any(isinstance(b.value, View) for b in compiled(text)["main"].bindings)
+
+
+def test_a_transpose_is_no_view():
+    text = """
+def main(x: f32[n, n]) -> f32[n, n]:
+    with dataflow():
+        v0: f32[n, n] = sort(x, axis=1)
+        v1: f32[n, n] = transpose(v0, axes=(1, 0))
+        output(v1)
+    return v1"""
+    assert not any(isinstance(b.value, View) for b in compiled(text)["main"].bindings)
+
+
+def packed(text: str, width: int):
+    stages = run(parse(text), (*GRAPH_PASSES, *KERNEL_PASSES, pack_weights(lambda dtype: width)))
+    return stages[-1].module
+
+
+PRODUCT = """
+def main(x: f32[n, {k}], *, w: f32[{w}], z: f32[{k}, {j}]) -> f32[n, {j}]:
+    with dataflow():
+        v0: f32[n, {j}] = {product}
+        v1: f32[n, {j}] = matmul(x, z)
+        v2: f32[n, {j}] = {both}
+        output(v2)
+    return v2"""
+
+
+@pytest.mark.parametrize("j", [7, 8, 9, 20])
+@pytest.mark.parametrize("weight, product, transposed", [
+    ("{k}, {j}", "matmul(x, w)", False), ("{j}, {k}", 'einsum((x, w), subscripts="ik,jk->ij")', True)])
+def test_packed_products(j, weight, product, transposed):
+    text = PRODUCT.format(k=8, j=j, w=weight.format(k=8, j=j), product=product, both="add(v0, v1)")
+    module = packed(text, 8)
+    names = [v.name for v in module["main"].bound]
+    assert sorted(names) == ["w_packed", "z_packed"] and f"transposed={transposed}" in str(module["bind"])
+    rng = np.random.default_rng(0)
+    x, w, z = (rng.standard_normal(s).astype(np.float32) for s in ((3, 8), (j, 8) if transposed else (8, j), (8, j)))
+    got = interpret(module, x, bound=interpret(module, w, z, function="bind"))
+    np.testing.assert_allclose(got, interpret(parse(text), x, bound=(w, z)), rtol=1e-5, atol=1e-5)
+
+
+def test_a_weight_that_is_read_elsewhere_stays_as_well():
+    text = """
+def main(x: f32[n, 8], *, w: f32[8, 8]) -> f32[n, 8]:
+    with dataflow():
+        v0: f32[n, 8] = matmul(x, w)
+        v1: f32[8, 8] = multiply(w, w)
+        v2: f32[n, 8] = matmul(v0, v1)
+        v3: f32[n, 8] = take(w, y, axis=0, mode="clip")
+        v4: f32[n, 8] = add(v2, v3)
+        output(v4)
+    return v4""".replace("x: f32[n, 8], *", "x: f32[n, 8], y: i64[n], *")
+    assert [v.name for v in packed(text, 8)["main"].bound] == ["w", "w_packed", "v1_packed"]
+
+
+@pytest.mark.parametrize("k, j", [(7, 16), (16, 3)])
+def test_small_weights_are_not_packed(k, j):
+    text = PRODUCT.format(k=k, j=j, w=f"{k}, {j}", product="matmul(x, w)", both="add(v0, v1)")
+    assert [v.name for v in packed(text, 8)["main"].bound] == ["w", "z"]
+
+
+def test_a_kernel_is_kept_for_calls_that_cannot_be_packed():
+    text = """
+def main(x: f32[n, 8], u: f32[8, 8], *, w: f32[8, 8]) -> f32[n, 8]:
+    with dataflow():
+        v0: f32[n, 8] = matmul(x, w)
+        v1: f32[n, 8] = matmul(v0, u)
+        output(v1)
+    return v1"""
+    assert [k.name for k in packed(text, 8).kernels] == ["matmul", "matmul_2"]
+
+
+def test_constants_are_packed_now():
+    weights = ", ".join(["[" + ", ".join(["1.0"] * 2) + "]"] * 8)
+    text = f"""
+c0: f32[8, 2] = constant([{weights}])
+
+def main(x: f32[n, 8]) -> f32[n, 2]:
+    with dataflow():
+        v0: f32[n, 2] = matmul(x, c0)
+        output(v0)
+    return v0"""
+    module = packed(text, 4)
+    assert [(c.name, str(c.array.type)) for c in module.constants] == [("c0_packed", "f32[1, 8, 4]")]
+    np.testing.assert_array_equal(interpret(module, np.ones((3, 8), np.float32)), np.full((3, 2), 8, np.float32))
+
+
+def test_sizes_that_need_each_other_are_matched_in_two_rounds():
+    text = """
+@kernel
+def keep(x: f32[a, b], out: f32[a, b], *, a, b):
+    for i in range(a):
+        for j in range(b):
+            out[i, j] = x[i, j]
+
+def main(x: f32[n, m + 1], y: f32[m, n + 1]) -> f32[n, m + 1]:
+    v0: f32[n, m + 1] = alloc_tensor()
+    run_kernel(keep, x, out=(v0,), sizes=(n, m + 1))
+    return v0"""
+    main = bind_shapes(parse(text))["main"]
+    patterns = [(str(b.value.value), b.value.binds) for b in main.bindings if isinstance(b.value, MatchShape)]
+    assert patterns == [("x", ("n",)), ("y", ("m",)), ("x", ()), ("y", ())]
+    assert {str(d): s for d, s in heap_slots(main).items()} == {"n": 0, "m": 1, "m + 1": 2, "n + 1": 3}
+
+
+def test_every_size_has_one_slot():
+    main = compiled(PROGRAMS["attention"][0])["main"]
+    slots = heap_slots(main)
+    computed = [b.value.value for b in main.bindings if isinstance(b.value, Heap)]
+    assert len(set(computed)) == len(computed) and sorted(slots.values()) == list(range(len(slots)))
+    shapes = {d for b in main.bindings if isinstance(b.value, AllocTensor) for d in b.var.type.shape if not isinstance(d, int)}
+    assert shapes <= slots.keys()
+
+
+def test_options_reach_the_passes():
+    assert [p.__name__ for p in call_passes({"n": (1, 2)})] == ["pack_weights", "lower_calls", "plan_memory", "bind_shapes"]
+    assert all("n" not in s for s in storages(compiled(PROGRAMS["mlp"][0], bounds={"n": (1, 8)})))

@@ -1,0 +1,195 @@
+"""Which calls become one kernel, and what the kernels look like."""
+import pytest
+
+from minirelax.ir.interpret import interpret
+from minirelax.ir.parser import parse
+from minirelax.passes.annotate_patterns import pattern_of
+from minirelax.pipeline import GRAPH_PASSES, KERNEL_PASSES, run
+from tests.passes.programs import PROGRAMS
+from tests.passes.test_meaning import inputs
+
+
+def fused(text: str):
+    """The module after fuse_kernels."""
+    return run(parse(text), (*GRAPH_PASSES, *KERNEL_PASSES))[-1].module
+
+
+def calls(module) -> list[str]:
+    """The kernels that main calls, in order."""
+    return [b.value.kernel for b in module["main"].bindings if hasattr(b.value, "kernel")]
+
+
+@pytest.mark.parametrize("name, kernels", [
+    ("softmax", ["max_subtract_exp_sum_divide"]),
+    ("column_softmax", ["max", "subtract_exp", "sum", "divide"]),
+    ("vector_softmax", ["max", "subtract_exp", "sum", "divide"]),
+    ("mlp", ["matmul_add_multiply_multiply_erf_add_multiply", "matmul_add_add"]),
+    ("argmax", ["multiply_argmax"]),
+    ("gather_norm", ["take_add_max_divide"]),
+    ("gated", ["add_square_sum_multiply_add_sqrt_divide_multiply", "matmul", "matmul_negative_exp_add_divide_multiply"]),
+    ("rotary", ["cos_sin_slice_slice_negative_concatenate_multiply_add", "concatenate_2", "transpose_matmul"])])
+def test_groups(name, kernels):
+    assert calls(fused(PROGRAMS[name][0])) == kernels
+
+
+def test_a_residual_sum_is_a_second_result():
+    module = fused(PROGRAMS["layer_norm"][0])
+    kernel = module.kernels[-1]
+    assert [v.name for v in kernel.outputs] == ["out0", "out1"]
+    assert sum(b.reduction == "sum" for b in kernel.blocks) == 2
+
+
+def test_attention_reads_heads_in_place():
+    module = fused(PROGRAMS["attention"][0])
+    scores, softmax, context = (module[k] for k in calls(module)[6:9])
+    assert (scores.pattern, softmax.pattern, context.pattern) == ("contraction", "reduce", "contraction")
+    assert "t0[i, j, l, p] += v3[i, l, j, k] * v4[i, p, j, k]" in str(scores)
+
+
+def test_no_reduction_is_repeated():
+    for text, _ in PROGRAMS.values():
+        stages = run(parse(text), (*GRAPH_PASSES, *KERNEL_PASSES))
+        before, after = ({s.name: s.module for s in stages}[name] for name in ("annotate_patterns", "fuse_kernels"))
+        count = [sum(b.reduction is not None for call in calls(m) for b in m[call].blocks) for m in (before, after)]
+        assert count[0] == count[1]
+
+
+def test_leading_axes_have_the_same_names():
+    module = fused(PROGRAMS["softmax"][0])
+    assert {b.axes[0].name for b in module[calls(module)[0]].blocks} == {"i"}
+
+
+def test_equal_layers_share_kernels():
+    layer = "v{0}: f32[n, 8] = matmul({1}, w)\n        v{2}: f32[n, 8] = tanh(v{0})"
+    body = "\n        ".join(layer.format(2 * i, f"v{2 * i - 1}" if i else "x", 2 * i + 1) for i in range(6))
+    module = fused(f"def main(x: f32[n, 8], w: f32[8, 8]) -> f32[n, 8]:\n    with dataflow():\n        {body}\n        output(v11)\n    return v11")
+    assert calls(module) == ["matmul_tanh"] * 6 and len(module.kernels) == 1
+
+
+def test_a_contraction_does_not_feed_a_reduction():
+    module = fused("""
+def main(x: f32[n, 8], w: f32[8, 4]) -> f32[n]:
+    with dataflow():
+        v0: f32[n, 4] = matmul(x, w)
+        v1: f32[n, 4] = exp(v0)
+        v2: f32[n] = sum(v1, axes=(1,), keepdims=False)
+        output(v2)
+    return v2""")
+    assert calls(module) == ["matmul_exp", "sum"]
+
+
+def test_a_group_has_one_contraction():
+    module = fused("""
+def main(x: f32[n, 8], w: f32[8, 8], u: f32[8, 8]) -> f32[n, 8]:
+    with dataflow():
+        v0: f32[n, 8] = matmul(x, w)
+        v1: f32[n, 8] = matmul(x, u)
+        v2: f32[n, 8] = multiply(v0, v1)
+        output(v2)
+    return v2""")
+    assert calls(module) == ["matmul", "matmul_multiply"]
+
+
+def test_an_expensive_value_is_not_computed_once_per_row():
+    module = fused("""
+def main(x: f32[n, m], y: f32[m]) -> Tuple[f32[n, m], f32[n, m]]:
+    with dataflow():
+        v0: f32[m] = exp(y)
+        v1: f32[n, m] = add(x, v0)
+        v2: f32[m] = multiply(y, 2.0)
+        v3: f32[n, m] = add(x, v2)
+        v4: Tuple[f32[n, m], f32[n, m]] = (v1, v3)
+        output(v4)
+    return v4""")
+    assert calls(module) == ["exp", "add", "multiply_add"]
+
+
+def test_groups_are_convex():
+    """exp and add must not be joined around the sort between them."""
+    module = fused("""
+def main(x: f32[n]) -> f32[n]:
+    with dataflow():
+        v0: f32[n] = exp(x)
+        v1: f32[n] = sort(v0, axis=0)
+        v2: f32[n] = add(v0, v1)
+        output(v2)
+    return v2""")
+    assert calls(module) == ["exp", "add"]
+
+
+def test_no_call_moves_above_the_match_cast_that_binds_its_size():
+    text = """
+def main(x: f32[n], y: f32[_]) -> f32[m]:
+    with dataflow():
+        v0: f32[()] = sum(x, axes=(0,), keepdims=False)
+        v1: f32[()] = sqrt(v0)
+        v2: f32[_] = unique(x)
+        v3: f32[m] = match_cast(v2, f32[m])
+        v4: f32[m] = full(f32(2.0), shape=(m,))
+        v5: f32[m] = multiply(v4, v1)
+        v6: f32[m] = tanh(v5)
+        output(v6)
+    return v6"""
+    module = fused(text)                                            # `run` verifies
+    names = [str(b.var) for b in module["main"].bindings]
+    assert names.index("v3") < names.index("v6")
+
+
+def test_sizes_that_no_parameter_shows_are_passed():
+    module = fused("""
+def main(x: f32[2*n], y: f32[n]) -> f32[2*n]:
+    with dataflow():
+        v0: f32[2*n] = exp(x)
+        v1: f32[2*n] = sqrt(v0)
+        output(v1)
+    return v1""")
+    call = module["main"].bindings[-1].value
+    assert str(call.sizes) == "(n,)" and module.kernels[0].sizes == ("n",)
+
+
+def test_sizes_and_values_called_like_loops():
+    text = """
+def main(i: f32[k, j], k: f32[k, j]) -> f32[k]:
+    with dataflow():
+        v0: f32[k, j] = add(i, k)
+        v1: f32[k, j] = tanh(v0)
+        v2: f32[k] = sum(v1, axes=(1,), keepdims=False)
+        output(v2)
+    return v2"""
+    module = fused(text)
+    args, _ = inputs(parse(text), dict(k=3, j=4))
+    assert calls(module) == ["add_tanh_sum"]
+    assert abs(interpret(module, *args) - interpret(parse(text), *args)).max() < 1e-6
+
+
+@pytest.mark.parametrize("statement, kind", [
+    ("out[i, j] = x[i, j]", "elementwise"), ("out[i, j] = x[i, j] + y[j]", "elementwise"), ("out[i, j] = y[j]", "broadcast"),
+    ("out[i, j] = x[i, j] + z[j, i]", "injective"), ("out[i, j] = 1.0", "elementwise"), ("out[j, i] = z[i, j]", "injective")])
+def test_patterns(statement, kind):
+    rows, columns = ("m", "n") if statement.startswith("out[j") else ("n", "m")
+    module = parse(f"""
+@kernel
+def k(x: f32[n, m], y: f32[m], z: f32[m, n], out: f32[n, m], *, n, m):
+    for i in range({rows}):
+        for j in range({columns}):
+            {statement}
+
+def main(x: f32[n]) -> f32[n]:
+    return x""")
+    assert pattern_of(module.kernels[0]) == kind
+
+
+def test_a_user_kernel_takes_part():
+    module = fused("""
+@kernel
+def scaled(x: f32[n], out: f32[n], *, n):
+    for i in range(n):
+        out[i] = x[i] * 3.0
+
+def main(x: f32[n]) -> f32[n]:
+    with dataflow():
+        v0: f32[n] = exp(x)
+        v1: f32[n] = call_kernel(scaled, v0, sizes=(n,))
+        output(v1)
+    return v1""")
+    assert calls(module) == ["exp_scaled"]
