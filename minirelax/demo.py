@@ -9,7 +9,7 @@ import numpy as np
 from minirelax.explore.timing import Pair, geometric_mean, paired
 from minirelax.explore.view import show
 
-# (n, k, m): rows, inputs, outputs.  The program is traced at the first; a size of 1 and one of 0 are among them.
+# (n, m, k): rows, inputs, outputs, as the IR names them.  The program is traced at the first; sizes of 1 and 0 are among them.
 SIZES = (
     (32, 64, 10), (1, 64, 10), (2, 64, 10), (5, 64, 10), (17, 64, 10), (100, 64, 10), (333, 64, 10), (1000, 64, 10), (0, 64, 10),
     (7, 300, 33), (64, 300, 33), (250, 300, 33), (1, 784, 128), (31, 784, 128), (128, 784, 128), (500, 784, 128),
@@ -42,9 +42,9 @@ def main(rounds: int = 15) -> int:
 
 def heading(text: str) -> None:
     """A line that starts a part."""
-    from rich.rule import Rule
     from rich.text import Text
-    show(Rule(Text(text), align="left"))
+    show("")
+    show(Text(f"── {text} ──", style="bold"))
 
 
 def show_stages(stages: Iterable) -> None:
@@ -59,11 +59,11 @@ def show_stages(stages: Iterable) -> None:
         before = text
 
 
-def inputs(n: int, k: int, m: int) -> tuple[np.ndarray, ...]:
+def inputs(n: int, m: int, k: int) -> tuple[np.ndarray, ...]:
     """Random float32 arguments for `classify`."""
-    rng = np.random.default_rng((n, k, m))
-    return (rng.standard_normal((n, k), dtype=np.float32), rng.standard_normal((k, m), dtype=np.float32) / np.float32(k ** 0.5),
-            rng.standard_normal(m, dtype=np.float32))
+    rng = np.random.default_rng((n, m, k))
+    return (rng.standard_normal((n, m), dtype=np.float32), rng.standard_normal((m, k), dtype=np.float32) / np.float32(m ** 0.5),
+            rng.standard_normal(k, dtype=np.float32))
 
 
 def error(args: tuple[np.ndarray, ...], found: np.ndarray) -> float:
@@ -76,7 +76,7 @@ def compare(compiled, rounds: int) -> int:
     from rich import box
     from rich.table import Table
     table = Table(box=box.SIMPLE_HEAD)
-    for name in ("n", "k", "m", "max error", "NumPy us", "minirelax us", "time / NumPy's"):
+    for name in ("n", "m", "k", "max error", "NumPy us", "minirelax us", "time / NumPy's"):
         table.add_column(name, justify="right")
     errors, pairs = [], []
     for sizes in SIZES:

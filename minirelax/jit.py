@@ -64,7 +64,7 @@ class Entry:
             self.weights, self.program = weights, program
         return program
 
-    def result(self, outputs: tuple[np.ndarray, ...], arguments: tuple, arrays: tuple[np.ndarray, ...]) -> object:
+    def result(self, outputs: tuple[np.ndarray, ...], arguments: tuple) -> object:
         """What the user's function returns, and its writes to arguments carried out."""
         traced = self.traced
         for i, k in traced.mutations:
@@ -196,17 +196,24 @@ class JitFunction:
             return self.fn(*args, **kwargs)                       # inside another trace: inlined
         call = self.signature.bind(args, kwargs)
         for entry in self._entries.get(call.key, ()):
-            _check_writable(entry, call)
-            outputs = entry.bind(call.weights)(call.arrays)
+            outputs = self._run(entry, call)
             if outputs is not None:
-                return entry.result(outputs, call.arguments, call.arrays)
+                return entry.result(outputs, call.arguments)
         entry = self._entry(call)
-        _check_writable(entry, call)
-        outputs = entry.bind(call.weights)(call.arrays)
+        outputs = self._run(entry, call)
         if outputs is None:
             raise RunError(f"{self.signature.name}: the program compiled for these arguments does not accept them: "
                            f"{explain_mismatch(entry.traced.main, call.arrays, call.paths).what}")
-        return entry.result(outputs, call.arguments, call.arrays)
+        return entry.result(outputs, call.arguments)
+
+    def _run(self, entry: Entry, call: Call) -> tuple[np.ndarray, ...] | None:
+        """The outputs of a program, or None if the arguments do not fit it."""
+        _check_writable(entry, call)
+        outputs = entry.bind(call.weights)(call.arrays)
+        if outputs is not None and self.validate:
+            from minirelax.runtime.validate import validate
+            validate([Stage("trace", entry.traced.module, entry.milliseconds), *entry.executable.stages], call.arrays, call.weights, outputs)
+        return outputs
 
     def _entry(self, call: Call) -> Entry:
         """A new compilation for a call, or one that another thread has made meanwhile."""
@@ -219,7 +226,7 @@ class JitFunction:
             entry = Entry(traced, self._executable(traced.module), 1e3 * (time.perf_counter() - start))
             self._entries.setdefault(call.key, []).append(entry)
             self._all.append(entry)
-            if entry.simple and not call.static:
+            if entry.simple and not call.static and not self.validate:
                 scalar = not traced.main.result.type.shape
                 self._plain = ((entry.bind(()), len(call.arrays), scalar), *self._plain)[:MOST_PLAIN]
             return entry

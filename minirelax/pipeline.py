@@ -7,6 +7,7 @@ after each, and keeps every stage.
 ['simplify', 'fold_constants', 'merge_common', 'eliminate_dead_code', 'bind_parameters', 'legalize', 'annotate_patterns',
  'fuse_ops', 'fuse_kernels', 'pack_weights', 'lower_calls', 'plan_memory', 'bind_shapes']
 """
+
 from __future__ import annotations
 
 import time
@@ -31,8 +32,8 @@ from minirelax.passes.simplify import simplify
 from minirelax.runtime.build import build
 from minirelax.runtime.executable import Executable
 
-GRAPH_PASSES: tuple[Pass, ...] = (simplify, fold_constants, merge_common, eliminate_dead_code, bind_parameters)     # on ops
-KERNEL_PASSES: tuple[Pass, ...] = (legalize, annotate_patterns, fuse_ops, fuse_kernels)                             # ops become kernels
+GRAPH_PASSES: tuple[Pass, ...] = (simplify, fold_constants, merge_common, eliminate_dead_code, bind_parameters)  # on ops
+KERNEL_PASSES: tuple[Pass, ...] = (legalize, annotate_patterns, fuse_ops, fuse_kernels)  # ops become kernels
 
 
 def call_passes(bounds: Bounds | None = None, width: Callable[[str], int] = WIDTHS.__getitem__) -> tuple[Pass, ...]:

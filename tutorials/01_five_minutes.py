@@ -113,12 +113,17 @@ assert mr.parse(str(module)) == module
 
 # %%
 @mr.jit
-def two_layers(x, w, v):
-    return np.maximum(np.maximum(x @ w, 0.0) @ v, 0.0) @ w
+def four_layers(x, w):
+    for _ in range(4):
+        x = np.maximum(x @ w, 0.0)
+    return x
 
 
-two_layers(*(rng.standard_normal(s, dtype=np.float32) for s in ((5, 8), (8, 8), (8, 8))))
-two_layers.memory
+four_layers(rng.standard_normal((5, 8), dtype=np.float32), rng.standard_normal((8, 8), dtype=np.float32))
+four_layers.memory
+
+# %%
+four_layers.memory.at(n=1000, m=784)
 
 # %% [markdown]
 # ## Mistakes

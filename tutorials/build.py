@@ -4,6 +4,7 @@ The ``.py`` files are the source; the ``.ipynb`` files are what they look like w
 """
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -39,6 +40,8 @@ def build(source: Path) -> Path:
     new = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
     notebook = nbformat.v4.new_notebook(cells=[
         new[kind](body, id=f"cell-{i}") for i, (kind, body) in enumerate(cells(source.read_text(encoding="utf-8")))])
+    searched = filter(None, (str(HERE.parent), os.environ.get("PYTHONPATH")))
+    os.environ["PYTHONPATH"] = os.pathsep.join(searched)                # the kernel imports this source tree
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(HERE)}}).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)                # times of day would differ at each build

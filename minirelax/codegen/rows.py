@@ -101,25 +101,26 @@ class _RowWriter:
         sums = {s.block.buffer: _Sum(self, s, axis.extent) for s in loop.steps if s.over}
         for total in sums.values():
             total.start()
+        scalars = self._scalars(loop.steps[0])
+        scalars.hoist([s.block.value for s in loop.steps], [axis.name])
         if any(t.blocked for t in sums.values()):
             first, extent = source.names.fresh(f"{axis.name}_first"), source.dim(axis.extent)
             with out.block(f"for {first} in range(0, {extent}, {SUM_BLOCK}):"):
                 for total in sums.values():
                     total.start_block()
                 with out.block(f"for {source.axis(axis.name)} in range({first}, min({first} + {SUM_BLOCK}, {extent})):"):
-                    self._iteration(loop, sums)
+                    self._iteration(loop, sums, scalars)
                 for total in sums.values():
                     total.end_block()
         else:
             with self._loops((axis,)):
-                self._iteration(loop, sums)
+                self._iteration(loop, sums, scalars)
         for step in loop.steps:
             if step.over:
                 self._store(step.block, sums[step.block.buffer].result())
 
-    def _iteration(self, loop: Loop, sums: dict[str, _Sum]) -> None:
+    def _iteration(self, loop: Loop, sums: dict[str, _Sum], scalars: ScalarWriter) -> None:
         """The loop's body; what one step computes, later ones use by name."""
-        scalars = self._scalars(loop.steps[0])
         read_later = {read.buffer for s in loop.steps for read in s.block.loads}
         for step in loop.steps:
             block = step.block
@@ -136,8 +137,12 @@ class _RowWriter:
     def step(self, step: Step) -> None:
         """A block with loops of its own: elementwise, a reduction into one scalar at a time, or one of whole vectors."""
         if not step.over:
-            with self._loops(self._inner(step)):
-                self._store(step.block, self._scalars(step).value(step.block.value))
+            inner = self._inner(step)
+            with self._loops(inner[:-1]):
+                scalars = self._scalars(step)
+                scalars.hoist([step.block.value], [a.name for a in inner[-1:]])
+                with self._loops(inner[-1:]):
+                    self._store(step.block, scalars.value(step.block.value))
         elif step.over_is_innermost and not (self.plan.chunk and not step.inner):
             with self._loops(self._inner(step)):
                 self._reduce_scalar(step)
@@ -152,16 +157,18 @@ class _RowWriter:
         total.start()
         axis, out, source = step.over[-1], self.out, self.source
         with self._loops(step.over[:-1]):
+            scalars = self._scalars(step)
+            scalars.hoist([step.block.value], [axis.name])
             if total.blocked:
                 first, extent = source.names.fresh(f"{axis.name}_first"), source.dim(axis.extent)
                 with out.block(f"for {first} in range(0, {extent}, {SUM_BLOCK}):"):
                     total.start_block()
                     with out.block(f"for {source.axis(axis.name)} in range({first}, min({first} + {SUM_BLOCK}, {extent})):"):
-                        total.add(self._scalars(step))
+                        total.add(scalars)
                     total.end_block()
             else:
                 with self._loops(step.over[-1:]):
-                    total.add(self._scalars(step))
+                    total.add(scalars)
         self._store(step.block, total.result())
 
     def _reduce_vector(self, step: Step) -> None:
@@ -191,14 +198,13 @@ class _RowWriter:
         ranges = dict(step.block.ranges) | {a.name: (0, a.extent - 1) for a in self.plan.rows}
         if self.plan.chunk:
             ranges[f"{self.plan.chunk.name}.first"] = (0, symbol(self.plan.chunk.name))
-        writer = ScalarWriter(self.out, self.source.names, self._access, ranges)
-        self._current = writer
+        writer = ScalarWriter(self.out, self.source.names, lambda read: self._access(read, writer), ranges)
         return writer
 
-    def _access(self, read: Load) -> str:
+    def _access(self, read: Load, writer: ScalarWriter) -> str:
         if read.buffer in self.plan.registers:
             return self.source.buffer(read.buffer)
-        return self.source.element(read.buffer, index_source(read.indices[0], self._current), read.dtype)
+        return self.source.element(read.buffer, index_source(read.indices[0], writer), read.dtype)
 
     def _target(self, block: Block, scalars: ScalarWriter) -> str:
         dtype = self.types[block.buffer].dtype
@@ -241,7 +247,8 @@ class _Sum:
         """One step: a product is accumulated fused."""
         match self.step.block.value:
             case Apply(function="multiply", args=(a, b)) if self.reduction == "sum" and self.dtype in FLOATS:
-                self.out.line(f"{self.part} = fma_reassoc_{self.dtype}({self.part}, {scalars.value(a)}, {scalars.value(b)})")
+                a, b = scalars.values(a, b)
+                self.out.line(f"{self.part} = fma_reassoc_{self.dtype}({self.part}, {a}, {b})")
             case value:
                 self.out.line(
                     f"{self.part} = {_combine(self.reduction, self.dtype, self.part, scalars.value(value), reorder=True)}"

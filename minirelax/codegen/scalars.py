@@ -15,13 +15,15 @@ spelled with its dtype, and what differs goes through the helpers of `minirelax.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 from minirelax.codegen.source import Names, SourceWriter
 from minirelax.codegen.vector_math import SUPPORTED
 from minirelax.errors import CodegenError
 from minirelax.ir.dim import Atom, Dim, Ranges, is_nonnegative
-from minirelax.ir.scalar import Apply, Literal, Load, Scalar, SizeValue, index_scalar, walk
+from minirelax.ir.scalar import Apply, Literal, Load, Scalar, SizeValue, children, index_scalar, walk
+from minirelax.schedule.flat import depends_on
 
 _INFIX = {
     "add": "+",
@@ -84,24 +86,35 @@ class ScalarWriter:
 
     def value(self, root: Scalar) -> str:
         """The text of `root`'s value; writes the lines it needs first."""
-        users: dict[int, int] = {}
-        nodes = list(walk(root))
-        for node in nodes:
-            for child in set(map(id, _inside(node))):
-                users[child] = users.get(child, 0) + 1 + (_inside_count(node, child) > 1)
+        return self.values(root)[0]
+
+    def values(self, *roots: Scalar) -> list[str]:
+        """The texts of several values that are used together: what they share is written once."""
+        nodes = list(walk(*roots))
+        users = Counter(id(child) for node in nodes for child in children(node))
+        users.update(map(id, roots))
         repeated = {id(a) for n in nodes if isinstance(n, Apply) and n.function in _WRITES_TWICE for a in n.args}
         texts: dict[int, str] = {}
         for node in nodes:
-            if id(node) in self.named:
-                texts[id(node)] = self.named[id(node)]
-                continue
-            text = self._node(node, texts)
-            trivial = isinstance(node, Literal) or text.isidentifier()
-            if not trivial and (users.get(id(node), 0) > 1 or len(text) > 100 or id(node) in repeated):
-                text = self.name(text)
-                self.named[id(node)] = text
-            texts[id(node)] = text
-        return texts[id(root)]
+            if id(node) not in self.named:
+                text = self._node(node, texts)
+                if text.isidentifier() or isinstance(node, Literal):
+                    texts[id(node)] = text
+                    if _is_check(node):
+                        self.named[id(node)] = text
+                    continue
+                if users[id(node)] <= 1 and len(text) <= 100 and id(node) not in repeated:
+                    texts[id(node)] = text
+                    continue
+                self.named[id(node)] = self.name(text)
+            texts[id(node)] = self.named[id(node)]
+        return [texts[id(r)] for r in roots]
+
+    def hoist(self, roots: Iterable[Scalar], axes: Iterable[str]) -> None:
+        """Write what a loop over `axes` would only repeat and LLVM would not move: checked indices that do not depend on them."""
+        for node in walk(*roots):
+            if _is_check(node) and not any(depends_on(node, a) for a in axes):
+                self.value(node)
 
     def dim(self, d: Dim) -> str:
         """A size or index polynomial as integer source."""
@@ -179,17 +192,8 @@ def literal_source(value: float | int | bool, dtype: str) -> str:
     return str(value) if dtype == "i64" and value > -(2**63) else f"{dtype}({value})"
 
 
-def _inside(node: Scalar) -> tuple[Scalar, ...]:
-    match node:
-        case Apply(args=args):
-            return args
-        case Load(indices=indices):
-            return tuple(i for i in indices if isinstance(i, Scalar))
-    return ()
-
-
-def _inside_count(node: Scalar, child: int) -> int:
-    return sum(id(c) == child for c in _inside(node))
+def _is_check(node: Scalar) -> bool:
+    return isinstance(node, Apply) and node.function == "check_index"
 
 
 def _atom_source(atom: Atom, names: Mapping[object, str], ranges: Ranges) -> str:
@@ -240,7 +244,7 @@ def _on_floats(function: str, args: list[str], dtype: str) -> str | None:
         case "reciprocal":
             return f"({one} / {a})"
         case "sign":
-            return f"select({a} > {zero}, {one}, select({a} < {zero}, -{one}, {a} if {a} != {a} else {zero}))"
+            return f"select({a} > {zero}, {one}, select({a} < {zero}, -{one}, select({a} != {a}, {a}, {zero})))"
         case "sqrt" | "floor" | "ceil" | "trunc" | "rint":
             return f"{function}_{dtype}({a})"
         case "isnan":

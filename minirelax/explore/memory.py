@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from minirelax.explore.view import View
-from minirelax.ir.dim import Dim, names, product, value
+from minirelax.ir.dim import Dim, ceildiv, names, product, value
 from minirelax.ir.graph import AllocStorage, AllocTensor, Atom, Binding, Function, Module, RunKernel, RunLibrary, Var
 from minirelax.ir.graph import View as Reshaped
 from minirelax.ir.types import Tensor, itemsize
+from minirelax.passes.plan_memory import LINE
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -62,8 +63,8 @@ class MemoryPlan(View):
 
     @property
     def unplanned(self) -> Dim:
-        """Bytes that the same tensors would take without sharing."""
-        return sum((t.bytes for s in self.storages for t in s.tenants), 0)
+        """Bytes that the same tensors would take without sharing, each in whole cache lines as storages are."""
+        return sum((ceildiv(t.bytes, LINE) * LINE for s in self.storages for t in s.tenants), 0)
 
     def peak_bytes(self, **sizes: int) -> int:
         """The number that `peak` stands for, given every size it mentions.  Raises KeyError for a size without a value."""

@@ -89,7 +89,7 @@ class TracedArray:
             self._version = self.root._version
         self._atom = atom
 
-    def view(self, view: View) -> TracedArray:
+    def show(self, view: View) -> TracedArray:
         """A view of this array."""
         return TracedArray(self.builder, view.read(self.builder, self.atom), parent=self, view=view)
 

@@ -120,7 +120,7 @@ class Builder:
 
     def dims(self, sizes) -> tuple[Dim, ...]:
         """Sizes as users give them, as sizes of the IR."""
-        return tuple(self.facts.resolve(s.dim) if isinstance(s, Size) else int(s) for s in sizes)
+        return tuple(self.facts.resolve(s.dim) if isinstance(s, Size) else s.__index__() for s in sizes)
 
     def meaning(self, atom: Atom) -> object:
         """What a value is, such that equal computations on equal values are equal: for `memory`."""

@@ -99,15 +99,15 @@ class Facts:
     def is_equal(self, a: Dim, b: Dim) -> bool:
         """Is ``a == b`` known?"""
         d = self._cancelled(self.resolve(a - b))
-        return d == 0 or d in self._zero
+        return d == 0 or d in self._zero or any(self.resolve(z) == d for z in self._zero)
 
     def known(self, relation: str, a: Dim, b: Dim) -> bool | None:
         """Whether the relation holds, if that is known."""
         match relation:
             case "==":
-                d = self._cancelled(self.resolve(a - b))
-                if d == 0 or d in self._zero:
+                if self.is_equal(a, b):
                     return True
+                d = self._cancelled(self.resolve(a - b))
                 apart = d in self._nonzero or isinstance(d, int) or self.is_nonnegative(d - 1) or self.is_nonnegative(-1 * d - 1)
                 return False if apart else None
             case "!=":
@@ -183,6 +183,10 @@ class Facts:
         if solved is None:
             self._zero |= {d, -1 * d}
             self._known += [d, -1 * d]
+            self._resolved.clear()
+            simpler = self.resolve(d)
+            if isinstance(simpler, DimExpr) and simpler != d:          # the fact itself may have decided a min or max in it
+                self._equate(simpler, 0, guard)
             return False
         self._substitute(*solved)
         return True
@@ -199,6 +203,7 @@ class Facts:
                 small, large = large, small
             self._order(small, large)
             self.guards.append(Guard(*_tidy("<=", small, large), guard.source))
+            self.assumed[-1] = self.guards[-1]
             return True
         return False
 

@@ -20,7 +20,7 @@ from minirelax.ir.dim import Dim, ceildiv, maximum, minimum, product
 from minirelax.ir.graph import MatchCast
 from minirelax.ir.types import Tensor
 
-DYNAMIC = "take elements with np.take(x, start + np.arange(length)), or choose with np.where"
+DYNAMIC = "take elements with np.take(x, start + np.arange(length)); name an integer argument in jit(..., static=(...))"
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ def basic_view(x: TracedArray, steps: list[Step]) -> TracedArray:
     places = [s for s in steps if isinstance(s, Places)]
     full = all(p.start == 0 and p.step == 1 and p.size == d for p, d in zip(places, x.dims, strict=True))
     if not full:
-        x = x.view(SliceView(tuple(p.start for p in places), tuple(p.size for p in places), tuple(p.step for p in places)))
+        x = x.show(SliceView(tuple(p.start for p in places), tuple(p.size for p in places), tuple(p.step for p in places)))
     shape = tuple(1 if s is NEW else s.size for s in steps if s is NEW or not s.dropped)
     if shape == x.dims:
-        return x.view(ReshapeView(shape)) if full else x
-    return x.view(ReshapeView(shape))
+        return x.show(ReshapeView(shape)) if full else x
+    return x.show(ReshapeView(shape))
 
 
 def places(x: TracedArray, index: slice, axis: int) -> Places:
@@ -232,7 +232,10 @@ def _whole_mask(x: TracedArray, key: object, constant: bool = False) -> TracedAr
 
 def _check_mask(x: TracedArray, mask: TracedArray, axis: int) -> None:
     for a, d in enumerate(mask.dims, axis):
-        operands.require_equal(d, x.dims[a], f"boolean index did not match indexed array along axis {a}; sizes are")
+        try:
+            operands.require_equal(d, x.dims[a], f"boolean index did not match indexed array along axis {a}; sizes are")
+        except ShapeError as e:
+            raise IndexingError(e.what, e.hint) from None
 
 
 def _compress(x: TracedArray, mask: TracedArray) -> TracedArray:
@@ -287,8 +290,8 @@ def _fit(value: TracedArray, shape: tuple[Dim, ...], keep: bool = False) -> Trac
     extra = value.ndim - len(shape)
     if extra > 0 and all(d == 1 for d in value.dims[:extra]):           # NumPy drops leading axes of size 1
         value = TracedArray(value.builder, ReshapeView(value.dims[extra:]).read(value.builder, value.atom))
-    if value.ndim <= len(shape) and broadcast_shape(value.dims, shape) == tuple(map(value.builder.facts.resolve, shape)):
-        return conform(value, shape) if keep else operands.broadcast(value, tuple(map(value.builder.facts.resolve, shape)))
+    if operands.fits(value.dims, shape):
+        return conform(value, shape) if keep else operands.broadcast(value, shape)
     raise ShapeError(f"could not broadcast input array from shape {operands.shape_text(value.dims)} into shape {operands.shape_text(shape)}")
 
 
@@ -329,6 +332,9 @@ def _scatter(name: str, x: TracedArray, arrays: list[TracedArray], axes: tuple[i
 
 def _together(arrays: list[TracedArray]) -> list[TracedArray]:
     """Index arrays that broadcast, in one dtype."""
-    shape = broadcast_shape(*(a.dims for a in arrays))
+    try:
+        shape = broadcast_shape(*(a.dims for a in arrays))
+    except ShapeError as e:
+        raise IndexingError(f"shape mismatch: indexing arrays could not be broadcast together: {e.what}", e.hint) from None
     return [conform(as_dtype(a, "i64"), shape) for a in arrays]
 

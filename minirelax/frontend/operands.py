@@ -106,6 +106,11 @@ def promoted(*xs: object) -> tuple[TracedArray, ...]:
     return tuple(as_dtype(x, dtype) for x in xs)
 
 
+def promoted_arrays(*xs: object) -> tuple[TracedArray, ...]:
+    """All operands in their common dtype, where NumPy makes arrays of Python numbers first: they are not weak then."""
+    return promoted(*(a.derived(a.atom) for a in map(asarray, xs)))
+
+
 def broadcast_shape(*shapes: tuple[Dim, ...], say: Callable[[str], str] | None = None) -> tuple[Dim, ...]:
     """The common shape, by NumPy's rule; facts are taken from the hints where the rule turns on them.
 
@@ -136,6 +141,21 @@ def common_size(a: Dim, b: Dim) -> Dim | None:
             facts.assume_equal(left, right)
             return facts.resolve(result)
     return None
+
+
+def fits(dims: tuple[Dim, ...], target: tuple[Dim, ...]) -> bool:
+    """Does an array of sizes `dims` broadcast to exactly `target`?  Facts are taken from the hints where that turns on them."""
+    facts = builder().facts
+    if len(dims) > len(target):
+        return False
+    for d, wanted in zip(dims, target[len(target) - len(dims):], strict=True):
+        if d == 1 or facts.is_equal(d, wanted):
+            continue
+        other = next((o for o in (wanted, 1) if facts.truth("==", d, o) and facts.may_assume(d - o)), None)
+        if other is None:
+            return False
+        facts.assume_equal(d, other)
+    return True
 
 
 def conform(x: TracedArray, shape: tuple[Dim, ...]) -> TracedArray:
@@ -194,6 +214,7 @@ def sizes_text(a: Dim, b: Dim) -> str:
 
 def broadcast(x: TracedArray, shape: tuple[Dim, ...]) -> TracedArray:
     """`x` repeated to `shape`, to which it is known to broadcast."""
+    shape = tuple(map(x.builder.facts.resolve, shape))
     if x.dims == shape:
         return x
     return x.derived(x.builder.op("broadcast_to", conform(x, shape).atom, shape=shape))

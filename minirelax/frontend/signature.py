@@ -7,13 +7,14 @@ from __future__ import annotations
 import enum
 import inspect
 import re
+import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from minirelax.errors import ArgumentError, DTypeError
+from minirelax.errors import PACKAGE, ArgumentError, DTypeError
 from minirelax.frontend.tree import Tree, flatten
 from minirelax.ir.types import NUMPY_DTYPES, DType, Tensor, dtype_name
 
@@ -66,6 +67,7 @@ class Signature:
         self.inspected = inspect.signature(fn)
         self.static, self.constants = _names(static, self, "static"), _names(constants, self, "constants")
         self.declarations = declarations(fn, self.inspected)
+        self._weights: dict[str, tuple[list, Tree, list, tuple]] = {}      # by argument: leaves, structure, arrays, paths of the last call
 
     @property
     def annotated(self) -> bool:
@@ -85,6 +87,12 @@ class Signature:
             if name in self.static:
                 call.static[name] = value
                 continue
+            if name in self.constants:
+                tree, found_weights, names = self._weights_of(name, value)
+                call.trees[name] = tree
+                weights += found_weights
+                weight_paths += names
+                continue
             wanted = self.declarations.get(name)
             parts, tree = flatten(value, _is_list_of(wanted))
             call.trees[name] = tree
@@ -94,10 +102,6 @@ class Signature:
                     call.static[path] = part
                     continue
                 array, leaf = as_argument(part, path, type_)
-                if name in self.constants:
-                    weights.append(array)
-                    weight_paths.append(path)
-                    continue
                 arrays.append(array)
                 given.append(part)
                 leaves.append(leaf)
@@ -107,6 +111,16 @@ class Signature:
         call.declared, call.paths = tuple(declared), (*paths, *weight_paths)
         call.key = self._key(call)
         return call
+
+    def _weights_of(self, name: str, value: object) -> tuple[Tree, list[np.ndarray], tuple[str, ...]]:
+        """The arrays of a constant argument, looked at closely only if they are other objects than last time."""
+        parts, tree = flatten(value)
+        known = self._weights.get(name)
+        if known is None or len(known[0]) != len(parts) or any(a is not b for a, b in zip(known[0], parts, strict=True)) or known[1] != tree:
+            paths = tuple(tree.paths(name))
+            types_ = _spread(self.declarations.get(name), tree, name)
+            known = self._weights[name] = (parts, tree, [as_argument(*x)[0] for x in zip(parts, paths, types_, strict=True)], paths)
+        return known[1], known[2], known[3]
 
     def _key(self, call: Call) -> tuple:
         weights = tuple((w.dtype.str, w.shape) for w in call.weights)
@@ -127,20 +141,28 @@ def declarations(fn: Callable, signature: inspect.Signature) -> dict[str, object
     for p in signature.parameters.values():
         annotation = p.annotation
         if isinstance(annotation, str):
-            try:
-                annotation = eval(annotation, scope)          # the user's own source text, as typing.get_type_hints does
-            except Exception:
-                continue
+            annotation = _evaluated(annotation, scope, p.name)
         annotation = _as_types(annotation)
         if annotation is not None:
             found[p.name] = annotation
     return found
 
 
+def _evaluated(text: str, scope: dict, name: str) -> object:
+    """What a postponed annotation says: the user's own source text, evaluated as typing.get_type_hints does."""
+    try:
+        return eval(text, scope)
+    except Exception as e:
+        if re.search(r"\b(bool_|[fiu]\d+)\s*\[", text):
+            raise ArgumentError(f"argument {name}: the declaration {text} cannot be read: {e}",
+                                "use names of the module, or write the sizes as numbers and strings") from None
+        return None                                           # an annotation for somebody else
+
+
 def as_argument(value: object, path: str, declared: Tensor | None) -> tuple[np.ndarray, Leaf]:
     """An argument as an array, and what its type says.  Raises ArgumentError or DTypeError, naming the argument."""
     if isinstance(value, np.ma.MaskedArray | np.matrix):
-        raise ArgumentError(f"{path}: a {type(value).__name__} is not supported", "pass np.asarray(...) of it")
+        raise ArgumentError(f"argument {path}: {type(value).__name__} is not supported", "pass np.asarray(...) of it")
     python = None
     if not isinstance(value, np.ndarray):
         python = None if isinstance(value, np.generic) else next((t for t in (bool, int, float) if isinstance(value, t)), None)
@@ -148,9 +170,9 @@ def as_argument(value: object, path: str, declared: Tensor | None) -> tuple[np.n
         python = None if declared is not None else python
     name = dtype_name(value.dtype)
     if name is None:
-        raise DTypeError(f"{path}: an array of dtype {value.dtype} cannot be compiled", "use bool, an integer type, float32 or float64: x.astype(np.float32)")
+        raise DTypeError(f"argument {path}: an array of dtype {value.dtype} cannot be compiled", "use bool, an integer type, float32 or float64: x.astype(np.float32)")
     if declared is not None and declared.dtype != name:
-        raise DTypeError(f"{path}: expected {declared}, got {name}: dtype {value.dtype} instead of {NUMPY_DTYPES[declared.dtype]}",
+        raise DTypeError(f"argument {path}: expected {declared}, got {name}: dtype {value.dtype} instead of {NUMPY_DTYPES[declared.dtype]}",
                          f"convert it: {path}.astype(np.{NUMPY_DTYPES[declared.dtype]})")
     if not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
@@ -168,16 +190,16 @@ def _converted(value: object, path: str, declared: Tensor | None, python: type |
         try:
             return np.asarray(value, NUMPY_DTYPES[declared.dtype if declared is not None else PYTHON[python]])
         except OverflowError:
-            raise DTypeError(f"{path}: the integer {value} does not fit {NUMPY_DTYPES[declared.dtype] if declared else 'int64'}") from None
+            raise DTypeError(f"argument {path}: the integer {value} does not fit {NUMPY_DTYPES[declared.dtype] if declared else 'int64'}") from None
     if isinstance(value, complex):
-        raise DTypeError(f"{path}: complex numbers cannot be compiled", "pass the real and the imaginary part")
+        raise DTypeError(f"argument {path}: complex numbers cannot be compiled", "pass the real and the imaginary part")
     listed = isinstance(value, list | tuple)
     if not (listed or isinstance(value, np.generic) or hasattr(value, "__array__")):
-        raise ArgumentError(f"{path}: a {type(value).__name__} is not an array", "pass an array or a number, or name the argument in jit(..., static=(...))")
+        raise ArgumentError(f"argument {path}: {type(value).__name__!r} is not an array type", "pass an array or a number, or name the argument in jit(..., static=(...))")
     try:
         return np.asarray(value, NUMPY_DTYPES[declared.dtype] if listed and declared is not None else None)
     except (ValueError, TypeError) as e:
-        raise ArgumentError(f"{path}: cannot become an array: {e}") from None
+        raise ArgumentError(f"argument {path}: cannot become an array: {e}") from None
 
 
 def _as_types(annotation: object) -> object | None:
@@ -187,7 +209,7 @@ def _as_types(annotation: object) -> object | None:
         case DType():
             return Tensor(annotation.name, ())
         case list() | tuple() | dict():
-            leaves, tree = flatten(annotation)
+            leaves, tree = flatten(annotation, _is_type)
             types_ = [_as_types(leaf) for leaf in leaves]
             return tree.unflatten(types_) if types_ and None not in types_ else None
     return None
@@ -198,14 +220,18 @@ def _is_list_of(wanted: object) -> Callable[[object], bool] | None:
     return (lambda value: isinstance(value, list | tuple)) if isinstance(wanted, Tensor) else None
 
 
+def _is_type(value: object) -> bool:
+    return isinstance(value, Tensor | DType)
+
+
 def _spread(wanted: object, tree: Tree, name: str) -> list[Tensor | None]:
     """One declared type (or None) for each leaf."""
     paths = tree.paths(name)
     if wanted is None:
         return [None] * len(paths)
-    types_, declared = flatten(wanted)
+    types_, declared = flatten(wanted, _is_type)
     if declared.paths(name) != paths:
-        raise ArgumentError(f"{name}: expected the parts {', '.join(declared.paths(name))}, got {', '.join(paths) or 'None'}")
+        raise ArgumentError(f"argument {name}: expected the parts {', '.join(declared.paths(name))}, got {', '.join(paths) or 'None'}")
     return types_
 
 
@@ -213,7 +239,7 @@ def _scope(fn: Callable) -> dict:
     """What names in a function's annotations mean: its module's, and those of the functions around it."""
     inner = inspect.unwrap(fn)
     inner = getattr(inner, "__func__", inner)
-    scope = dict(getattr(inner, "__globals__", {}))
+    scope = dict(getattr(inner, "__globals__", {})) | _callers_names(inner)
     code, cells = getattr(inner, "__code__", None), getattr(inner, "__closure__", None) or ()
     for name, cell in zip(code.co_freevars if code else (), cells, strict=True):
         try:
@@ -222,6 +248,15 @@ def _scope(fn: Callable) -> dict:
             continue
     from minirelax.ir.types import DTYPES
     return {("bool_" if n == "bool" else n): t for n, t in DTYPES.items()} | scope
+
+
+def _callers_names(fn: Callable) -> dict:
+    """The local names where `jit` is applied, if that is inside the function that defines `fn`: postponed annotations need them."""
+    frame = sys._getframe()
+    while frame and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    here = frame is not None and f"{frame.f_code.co_qualname}.<locals>.{getattr(fn, '__name__', '')}" == getattr(fn, "__qualname__", None)
+    return dict(frame.f_locals) if here else {}
 
 
 def _names(names: str | tuple[str, ...], signature: Signature, option: str) -> frozenset[str]:

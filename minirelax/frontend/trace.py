@@ -16,7 +16,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from minirelax.errors import ArgumentError
+from minirelax.errors import ArgumentError, CompileError, ShapeError, UnsupportedError
 from minirelax.frontend import functions as _functions
 from minirelax.frontend import tree as trees
 from minirelax.frontend.array import TracedArray
@@ -26,6 +26,7 @@ from minirelax.frontend.mismatch import explain_mismatch, sizes_of
 from minirelax.frontend.signature import STATIC_TYPES, Call, Leaf, Parameter, Signature, as_argument, identifier
 from minirelax.frontend.size import Size
 from minirelax.frontend.tree import Tree
+from minirelax.frontend.ufuncs import FILL
 from minirelax.ir.dim import Dim, DimExpr, names, substitute, symbol
 from minirelax.ir.graph import Atom, Binding, Const, Dataflow, Expr, Function, Guard, MakeTuple, MatchCast, Module, Var
 from minirelax.ir.op import substitute_dims
@@ -89,8 +90,17 @@ def trace_call(signature: Signature, call: Call, bounds: Mapping[str, tuple[int,
     stand_ins = [_stand_in(b, p) for p in params]
     with tracing(b):
         args, kwargs = _arguments(signature, call, stand_ins)
-        result = signature.fn(*args, **kwargs)
-        return _Finish(b, params, stand_ins).result(result)
+        return _Finish(b, params, stand_ins).result(_run(signature.fn, args, kwargs))
+
+
+def _run(fn: Callable, args: tuple, kwargs: dict) -> object:
+    """Call the user's function.  NumPy hides our errors behind its own when it looks into a traced value: show ours."""
+    try:
+        return fn(*args, **kwargs)
+    except (TypeError, ValueError) as e:
+        if not isinstance(e, CompileError) and isinstance(e.__cause__, CompileError):
+            raise UnsupportedError("a traced value cannot be written into an ordinary NumPy array", FILL, e.__cause__.where) from None
+        raise
 
 
 def _typed_call(signature: Signature, args: tuple, kwargs: dict) -> Call:
@@ -177,6 +187,9 @@ def _set_bounds(b: Builder, bounds: Mapping[str, tuple[int, int]], params: list[
     for name, (low, high) in bounds.items():
         if name not in b.facts.declared:
             raise ArgumentError(f"bounds: no argument declares a size {name!r}", 'annotate it: def f(x: f32["n", 4])')
+        hint = b.facts.hints.get(name)
+        if hint is not None and not low <= hint <= high:
+            raise ShapeError(f"the size {name} is {hint}, outside its bounds {low} to {high}", "widen bounds= of jit, or pass other arrays")
         b.facts.bound(name, low, high)
 
 

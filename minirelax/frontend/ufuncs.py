@@ -17,6 +17,7 @@ from minirelax.ir.types import NUMPY_DTYPES
 from minirelax.ops import OPS
 from minirelax.ops.rules import describe
 
+FILL = "make the array with minirelax.numpy.zeros or np.zeros_like inside the compiled function, or pass it as an argument"
 PLAIN_OPTIONS = {"order": "K", "subok": True, "signature": None, "casting": "same_kind"}
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
@@ -31,6 +32,8 @@ def call_operator(ufunc: np.ufunc, *inputs):
     kinds = tuple(map(kind, inputs))
     if all(isinstance(k, type) for k in kinds):
         return _python_arithmetic(ufunc, inputs, kinds)
+    if ufunc is np.power and type(inputs[1]) in (int, float):
+        ufunc, inputs = _easy_power(kinds[0], inputs)
     return call_ufunc(ufunc, inputs)
 
 
@@ -56,13 +59,11 @@ def store(result: TracedArray, out: object, where: object = True, name: str = ""
             raise UnsupportedError(f"np.{name}(..., where=...) needs out=: the other elements would be undefined", "use np.where")
         return result
     if not isinstance(out, TracedArray):
-        raise UnsupportedError("a traced result cannot be written into an ordinary NumPy array",
-                               "make the array with minirelax.numpy.zeros or np.zeros_like inside the compiled function, or pass it as an argument")
+        raise UnsupportedError("a traced value cannot be written into an ordinary NumPy array", FILL)
     if not np.can_cast(result.dtype, out.dtype, "same_kind"):
         raise DTypeError(f"cannot cast the result of np.{name} from {result.dtype} to {out.dtype} in place", "convert first: x = x.astype(...)")
-    shape = broadcast_shape(result.dims, out.dims)
-    if shape != out.dims:
-        raise ShapeError(f"the result of np.{name} has shape {shape_text(shape)}, the array to write to {shape_text(out.dims)}")
+    if not operands.fits(result.dims, out.dims):
+        raise ShapeError(f"the result of np.{name} has shape {shape_text(result.dims)}, the array to write to {shape_text(out.dims)}")
     value = as_dtype(result, out.type.dtype)
     if where is not True:
         value = emit("where", as_dtype(where, "bool"), value, out)
@@ -158,6 +159,12 @@ def _full(value: bool, shape: tuple[Dim, ...]) -> TracedArray:
 def _check_integer_power(exponent: object) -> None:
     if isinstance(exponent, int) and not isinstance(exponent, Size) and exponent < 0:
         raise ArgumentError("integers to negative integer powers are not allowed", "use a float: x ** -2.0")
+
+
+def _easy_power(base: np.dtype, inputs: tuple) -> tuple[np.ufunc, tuple]:
+    """``x**2`` and the like as NumPy's operator computes them: by a simpler function than `power`."""
+    simpler = {2: np.square} if base.kind in "iub" else {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
+    return (simpler[inputs[1]], inputs[:1]) if inputs[1] in simpler and (base.kind == "f" or type(inputs[1]) is int) else (np.power, inputs)
 
 
 def _python_arithmetic(ufunc: np.ufunc, inputs: tuple, kinds: tuple):

@@ -75,7 +75,7 @@ def call_kernel_type(kernel: Kernel, args: tuple[Atom, ...], sizes: tuple[Dim, .
     """The outputs' types at a call; VerifyError if the arguments do not fit the inputs."""
     values = kernel_sizes(kernel, sizes)
     check_buffers(kernel.name, kernel.inputs, args, values)
-    types = tuple(substitute_type(t, values) for t in kernel.types)
+    types = tuple(_at_sizes(v.type, tuple(values.items())) for v in kernel.outputs)
     return types[0] if len(types) == 1 else Tuple(types)
 
 
@@ -90,9 +90,15 @@ def check_buffers(name: str, params: tuple[Var, ...], args: tuple[Atom, ...], va
     """VerifyError if `args` are not of the parameters' types, sizes being `values`."""
     if len(params) != len(args):
         raise VerifyError(f"{name} takes {len(params)} arrays, {len(args)} are given", where="")
+    at = tuple(values.items())
     for param, arg in zip(params, args, strict=True):
-        if arg.type != (expected := substitute_type(param.type, values)):
+        if arg.type != (expected := _at_sizes(param.type, at)):
             raise VerifyError(f"{name} expects {expected} as {param.name}, not {arg.type}", where="")
+
+
+@functools.lru_cache(16384)
+def _at_sizes(type_: Type, values: tuple[tuple[str, Dim], ...]) -> Type:
+    return substitute_type(type_, dict(values))
 
 
 def call_function_type(function: Function, args: tuple[Atom, ...], sizes: tuple[Dim, ...]) -> Type:

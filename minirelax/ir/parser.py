@@ -235,7 +235,7 @@ class FunctionParser:
         names, several = operand_names(cls), tuple_operands(cls)
         if [isinstance(a, ast.Tuple) for a in node.args] != [n in several for n in names]:
             shown = ", ".join(f"({n}, ...)" if n in several else n for n in names)
-            raise self.error(node, f"{cls.opname()} has {len(names)} operands", f"({shown}), then attributes as keywords")
+            raise self.error(node, f"these are not the operands of {cls.opname()}", f"they are ({shown}); attributes have names")
         flat = iter(self._atoms([e for a in node.args for e in (a.elts if isinstance(a, ast.Tuple) else [a])]))
         operands = {n: tuple(next(flat) for _ in a.elts) if isinstance(a, ast.Tuple) else next(flat)
                     for n, a in zip(names, node.args, strict=True)}

@@ -13,6 +13,7 @@ s0 / (s0 + 1.0)
 from __future__ import annotations
 
 import itertools
+import json
 
 import numpy as np
 
@@ -40,7 +41,7 @@ TAB = "    "
 
 def print_kernel(kernel: Kernel, typed: bool = False) -> str:
     """The kernel as a Python function.  With `typed`, every number is spelled with its dtype (for execution)."""
-    pattern = f'(pattern="{kernel.pattern}")' if kernel.pattern else ""
+    pattern = "" if kernel.pattern is None else f"(pattern={quoted(kernel.pattern)})"
     params = [f"{v.name}: {v.type}" for v in (*kernel.inputs, *kernel.outputs)]
     sizes = ["*", *kernel.sizes] if kernel.sizes else []
     lines = [f"@kernel{pattern}", f"def {kernel.name}({', '.join([*params, *sizes])}):"]
@@ -146,6 +147,11 @@ def literal_text(scalar: Literal) -> str:
         if repr(float(np.float32(float(short)))) == repr(scalar.value):
             return short
     return repr(scalar.value)
+
+
+def quoted(text: str) -> str:
+    """A string in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _loops(axes: tuple[Axis, ...], tab: str) -> tuple[list[str], str]:

@@ -12,7 +12,6 @@ def main(x: f32[_]) -> f32[n]:
 """
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 import numpy as np
@@ -46,7 +45,7 @@ from minirelax.ir.graph import (
     operand_names,
 )
 from minirelax.ir.op import OPS, Op
-from minirelax.ir.print_loops import TAB, print_kernel, print_scalar
+from minirelax.ir.print_loops import TAB, print_kernel, print_scalar, quoted
 from minirelax.ir.types import Tensor
 
 __all__ = ["print_attribute", "print_binding", "print_expr", "print_function", "print_kernel", "print_module", "print_scalar"]
@@ -161,14 +160,11 @@ def print_attribute(value: object) -> str:
     raise TypeError(f"an attribute is a number, a string, None, a size or a tuple of these, not {type(value).__name__} {value!r}")
 
 
-def quoted(text: str) -> str:
-    """A string in double quotes."""
-    return json.dumps(text, ensure_ascii=False)
-
-
 def numbers(array: Array) -> str | None:
     """An array as nested lists of numbers, or None if they would not give back every bit (the payload of a NaN)."""
     value = array.value
+    if value.dtype.kind == "f" and np.where(np.isnan(value), np.nan, value).astype(value.dtype).tobytes() != value.tobytes():
+        return None
     short = np.frompyfunc(lambda x: float(str(np.float32(x))), 1, 1)
     for lists in ([np.asarray(short(value)).tolist()] if array.type.dtype == "f32" else []) + [value.tolist()]:
         if np.array(lists, value.dtype).tobytes() == value.tobytes():

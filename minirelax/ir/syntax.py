@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 
 from minirelax.ir.scalar import Literal, Scalar
-from minirelax.ir.types import NUMPY_DTYPES
 
 COMPARISON, SUM, PRODUCT, UNARY, POWER, ATOM = 0, 5, 6, 7, 8, 9          # precedences that are mentioned by name
 
@@ -26,7 +25,6 @@ PREFIX: dict[str, tuple[str, type[ast.unaryop]]] = {"negative": ("-", ast.USub),
 SIZE_ARITHMETIC = ("add", "subtract", "multiply", "floor_divide", "remainder", "negative")     # what sizes can do themselves
 UPDATES = {"sum": "+=", "prod": "*="}                      # reductions written as Python's in-place operators
 NUMBER_NAMES = {"inf": float("inf"), "nan": float("nan")}
-RESERVED = frozenset((*NUMBER_NAMES, *NUMPY_DTYPES, "range", "local", "size", "min", "max", "heap"))
 
 
 def sibling_dtype(args: tuple[Scalar, ...]) -> str | None:

@@ -4,6 +4,7 @@
 >>> PackPanels(None, width=32).infer(f32[784, 100])
 f32[4, 784, 32]
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -53,9 +54,13 @@ class PackPanels(Op):
             inside = minimum(column, columns - 1)
             value = x.at(inside, inner) if self.transposed else x.at(inner, inside)
             return apply("where", apply("less", size_value(column), size_value(columns)), value, literal(0, x.dtype))
+
         return TensorExpr(type_.shape, type_.dtype, at)
 
     @classmethod
     def examples(cls):
-        return [(cls(None, 4, transposed), (sample(t, *shape),)) for transposed, shape in (
-            (False, (3, 4)), (False, (3, 10)), (True, (5, 3)), (False, (2, 1)), (False, (0, 5))) for t in ("f32", "f64")]
+        return [
+            (cls(None, 4, transposed), (sample(t, *shape),))
+            for transposed, shape in ((False, (3, 4)), (False, (3, 10)), (True, (5, 3)), (False, (2, 1)), (False, (0, 5)))
+            for t in ("f32", "f64")
+        ]

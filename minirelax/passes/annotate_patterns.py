@@ -29,6 +29,7 @@ Differs from the published algorithm in one point: a reduction followed by eleme
 >>> print(annotate_patterns(module)["total"].pattern)
 reduce
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -60,7 +61,7 @@ def block_pattern(block: Block) -> str:
     if not is_definition(block):
         return "opaque"
     kinds = [_read_pattern(read, block) for read in block.loads]
-    if "elementwise" in kinds and "injective" not in kinds:         # out[i, j] = a[i, j] + b[j] is as good as elementwise
+    if "elementwise" in kinds and "injective" not in kinds:  # out[i, j] = a[i, j] + b[j] is as good as elementwise
         return "elementwise"
     return max(kinds, key=KINDS.index, default="elementwise")
 

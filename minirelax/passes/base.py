@@ -11,6 +11,7 @@
 >>> [stage.name for stage in run(module, (eliminate_dead_code,))]
 ['trace', 'eliminate_dead_code']
 """
+
 from __future__ import annotations
 
 import functools
@@ -22,7 +23,7 @@ from minirelax.ir.graph import Function, Module
 from minirelax.ir.verify import verify
 
 Pass = Callable[[Module], Module]
-BIND = "bind"          # the function that computes main's bound parameters from the arrays that a user binds
+BIND = "bind"  # the function that computes main's bound parameters from the arrays that a user binds
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,16 @@ class Stage:
 
 def function_pass(rewrite: Callable[[Function], Function]) -> Pass:
     """Make a pass of a rewrite that looks at one function at a time."""
+
     @functools.wraps(rewrite)
     def run_on_each(module: Module) -> Module:
         functions = tuple(map(rewrite, module.functions))
-        return module if all(a is b for a, b in zip(functions, module.functions, strict=True)) else replace(module, functions=functions)
+        return (
+            module
+            if all(a is b for a, b in zip(functions, module.functions, strict=True))
+            else replace(module, functions=functions)
+        )
+
     return run_on_each
 
 

@@ -29,6 +29,7 @@ def bind(w: f32[4, 8]) -> Tuple[f32[8, 4]]:
         output(v1)
     return v1
 """
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -39,7 +40,7 @@ from minirelax.ir.op import Op
 from minirelax.ir.types import Tensor, Tuple, itemsize, symbols
 from minirelax.passes.base import BIND, entry, with_function
 
-SMALL = 1 << 20             # bytes that a bound value may have whatever it is made of
+SMALL = 1 << 20  # bytes that a bound value may have whatever it is made of
 
 
 def bind_parameters(module: Module) -> Module:
@@ -67,20 +68,25 @@ def bind_function(params: tuple[Var, ...], bindings: tuple[Binding, ...], result
 
 def _hoistable(main: Function, module: Module) -> list[Binding]:
     """The bindings, in order, that depend on bound parameters and constants only and are worth keeping."""
-    sources: dict[Atom, frozenset[Var]] = {v: frozenset((v,)) for v in main.bound}       # the weights each value is made of
+    sources: dict[Atom, frozenset[Var]] = {v: frozenset((v,)) for v in main.bound}  # the weights each value is made of
     constants = {c.var for c in module.constants}
     sizes = frozenset().union(*(symbols(v.type) for v in main.bound))
     found = []
     for b in main.bindings:
         operands = [a for a in b.value.operands() if isinstance(a, Var) and a not in constants]
-        if (isinstance(b.value, Op | CallLibrary) and operands and all(a in sources for a in operands)
-                and symbols(b.var.type) <= sizes and not _is_unknown(b.var.type)):
+        if (
+            isinstance(b.value, Op | CallLibrary)
+            and operands
+            and all(a in sources for a in operands)
+            and symbols(b.var.type) <= sizes
+            and not _is_unknown(b.var.type)
+        ):
             sources[b.var] = frozenset().union(*(sources[a] for a in operands))
             found.append(b)
     kept, read_outside = set(), {a for b in main.bindings if b.var not in sources for a in b.value.operands()} | {main.result}
     for b in reversed(found):
         if b.var in read_outside and _grows(b.var, sources[b.var]):
-            read_outside.update(b.value.operands())          # computed at use: so its operands are read there
+            read_outside.update(b.value.operands())  # computed at use: so its operands are read there
         else:
             kept.add(b.var)
     return [b for b in found if b.var in kept]
@@ -96,7 +102,9 @@ def _bytes(var: Var) -> int:
     if not isinstance(var.type, Tensor):
         return 0
     elements = product(var.type.shape)
-    return itemsize(var.type.dtype) * (value(elements, dict.fromkeys(symbols(var.type), 1024)) if isinstance(elements, DimExpr) else elements)
+    return itemsize(var.type.dtype) * (
+        value(elements, dict.fromkeys(symbols(var.type), 1024)) if isinstance(elements, DimExpr) else elements
+    )
 
 
 def _is_unknown(type_) -> bool:

@@ -28,21 +28,38 @@ def main(x: f32[n + 1], y: f32[n]) -> f32[n]:
     run_kernel(tail, x, y, out=(v0,), sizes=(n,))
     return v0
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from minirelax.ir.dim import Dim, DimExpr, names, symbol
-from minirelax.ir.graph import AllocStorage, AllocTensor, Binding, Dataflow, Function, Heap, MatchCast, MatchShape, Module, Var, View
+from minirelax.ir.graph import (
+    AllocStorage,
+    AllocTensor,
+    Binding,
+    Dataflow,
+    Function,
+    Heap,
+    MatchCast,
+    MatchShape,
+    Module,
+    Var,
+    View,
+)
 from minirelax.ir.types import Tensor, Type
 from minirelax.passes.base import BIND
 
 
 def bind_shapes(module: Module) -> Module:
     """`module` with shape checks and size computations as statements, in all functions without dataflow blocks."""
-    return replace(module, functions=tuple(
-        f if f.name == BIND or any(isinstance(p, Dataflow) for p in f.body) else _Heap(f).run() for f in module.functions))
+    return replace(
+        module,
+        functions=tuple(
+            f if f.name == BIND or any(isinstance(p, Dataflow) for p in f.body) else _Heap(f).run() for f in module.functions
+        ),
+    )
 
 
 def heap_slots(function: Function) -> dict[Dim, int]:
@@ -156,4 +173,10 @@ def _has_symbols(type_: Type) -> bool:
 
 
 def _is_name(d: Dim) -> bool:
-    return isinstance(d, DimExpr) and len(d.terms) == 1 and d.terms[0][1] == 1 and len(d.terms[0][0]) == 1 and isinstance(d.terms[0][0][0], str)
+    return (
+        isinstance(d, DimExpr)
+        and len(d.terms) == 1
+        and d.terms[0][1] == 1
+        and len(d.terms[0][0]) == 1
+        and isinstance(d.terms[0][0][0], str)
+    )

@@ -19,6 +19,7 @@ def main(x: f32[n]) -> f32[n]:
         output(v2)
     return v2
 """
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -43,7 +44,7 @@ def drop_dead_bindings(function: Function) -> Function:
             kept = _live_bindings(part, live)
             if kept or outputs:
                 body.append(part if len(kept) == len(part.bindings) and outputs == part.outputs else Dataflow(kept, outputs))
-        else:                                            # outside of blocks there may be effects
+        else:  # outside of blocks there may be effects
             live.update(part.value.operands())
             body.append(part)
     body.reverse()
@@ -56,7 +57,7 @@ def drop_unused(module: Module) -> Module:
     named = {f.name: f for f in module.functions}
     reached = [f for f in module.functions if not f.private]
     functions, kernels, values = {f.name for f in reached}, set(), set()
-    for f in reached:                                    # grows while it is walked
+    for f in reached:  # grows while it is walked
         values.add(f.result)
         for b in f.bindings:
             values.update(b.value.operands())
@@ -66,9 +67,12 @@ def drop_unused(module: Module) -> Module:
                     reached.append(named[name])
                 case CallKernel(kernel=name) | RunKernel(kernel=name):
                     kernels.add(name)
-    return replace(module, functions=tuple(f for f in module.functions if f.name in functions),
-                   kernels=tuple(k for k in module.kernels if k.name in kernels),
-                   constants=tuple(c for c in module.constants if c.var in values))
+    return replace(
+        module,
+        functions=tuple(f for f in module.functions if f.name in functions),
+        kernels=tuple(k for k in module.kernels if k.name in kernels),
+        constants=tuple(c for c in module.constants if c.var in values),
+    )
 
 
 def _live_bindings(block: Dataflow, live: set[Var]) -> tuple[Binding, ...]:

@@ -25,6 +25,7 @@ def main(x: f32[n, 2]) -> f32[n, 2]:
         output(v2)
     return v2
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ from minirelax.ir.types import NUMPY_DTYPES, Tensor
 from minirelax.ops.create import Full
 from minirelax.ops.movement import BroadcastTo
 
-GROWTH = 64 * 1024          # bytes that a result may have beyond twice those of its operands
+GROWTH = 64 * 1024  # bytes that a result may have beyond twice those of its operands
 
 
 def fold_constants(module: Module) -> Module:
@@ -54,13 +55,20 @@ class _Fold:
 
     def __init__(self, module: Module):
         self.constants = {c.var: c for c in module.constants}
-        taken = {v.name for f in module.functions for v in (*f.params, *f.bound)} | {b.var.name for f in module.functions for b in f.bindings if b.var}
+        taken = {v.name for f in module.functions for v in (*f.params, *f.bound)} | {
+            b.var.name for f in module.functions for b in f.bindings if b.var
+        }
         self.names = _free("c", taken | {c.name for c in module.constants})
-        self.alias: dict[Var, Atom] = {c.var: Const(c.array.value.item(), c.array.type.dtype) for c in module.constants if c.array.type.shape == ()}
+        self.alias: dict[Var, Atom] = {
+            c.var: Const(c.array.value.item(), c.array.type.dtype) for c in module.constants if c.array.type.shape == ()
+        }
         self.changed = False
 
     def function(self, function: Function) -> Function:
-        body = tuple(self._block(p) if isinstance(p, Dataflow) else replace(p, value=p.value.map_operands(self._read)) for p in function.body)
+        body = tuple(
+            self._block(p) if isinstance(p, Dataflow) else replace(p, value=p.value.map_operands(self._read))
+            for p in function.body
+        )
         result = self._read(function.result)
         return replace(function, body=body, result=result) if self.changed or result != function.result else function
 
@@ -87,7 +95,12 @@ class _Fold:
 
     def _value(self, value: Expr, type_: Tensor) -> np.ndarray | None:
         operands = value.operands()
-        if not isinstance(value, Op) or not isinstance(type_, Tensor) or type_.shape is None or not all(isinstance(d, int) for d in type_.shape):
+        if (
+            not isinstance(value, Op)
+            or not isinstance(type_, Tensor)
+            or type_.shape is None
+            or not all(isinstance(d, int) for d in type_.shape)
+        ):
             return None
         arrays = [self._array(a) for a in operands]
         if any(a is None for a in arrays) or _is_symbolic(tuple(value.attributes().values())):
@@ -98,7 +111,7 @@ class _Fold:
         try:
             with np.errstate(all="ignore"):
                 found = np.asarray(value.numpy(*arrays))
-        except Exception:                       # whatever is wrong with it, it is the user's to see when the program runs
+        except Exception:  # whatever is wrong with it, it is the user's to see when the program runs
             return None
         return found if Tensor(type_.dtype, found.shape) == type_ and found.dtype == type_.numpy_dtype else None
 

@@ -39,12 +39,25 @@ def main(x: f32[2*n], y: f32[n]) -> f32[2*n]:
         output(v0)
     return v0
 """
+
 from __future__ import annotations
 
 from dataclasses import replace
 
 from minirelax.ir.dim import Dim, DimExpr
-from minirelax.ir.graph import Atom, Binding, CallFunction, CallKernel, Dataflow, Function, MakeTuple, Module, TupleItem, Var, map_blocks
+from minirelax.ir.graph import (
+    Atom,
+    Binding,
+    CallFunction,
+    CallKernel,
+    Dataflow,
+    Function,
+    MakeTuple,
+    Module,
+    TupleItem,
+    Var,
+    map_blocks,
+)
 from minirelax.ir.infer import extra_sizes
 from minirelax.ir.loop import Block, Kernel, with_sizes
 from minirelax.ir.tensor import REDUCE_NAMES, SPATIAL_NAMES
@@ -79,7 +92,9 @@ class _Merge:
         self.function, self.kernels = function, kernels
         self.items = {(b.value.value, b.value.index): b.var for b in function.bindings if isinstance(b.value, TupleItem)}
         self.results = self._results(function.result)
-        self.sizes = set(extra_sizes(function)) | {str(d) for v in function.params for d in v.type.shape if isinstance(d, DimExpr)}
+        self.sizes = set(extra_sizes(function)) | {
+            str(d) for v in function.params for d in v.type.shape if isinstance(d, DimExpr)
+        }
         self.names: dict[Atom, str] = {}
         self.types: dict[str, Tensor] = {}
         self.blocks: list[Block] = []
@@ -123,7 +138,7 @@ class _Merge:
         self.blocks += [rename_block(b, buffers, sizes, *axes) for b in kernel.blocks]
 
     def _buffer(self, value: Atom) -> str:
-        if value not in self.names:                       # until it is known which stay; no user's name starts like this
+        if value not in self.names:  # until it is known which stay; no user's name starts like this
             self.names[value] = f"_{value.name}"
         return self.names[value]
 
@@ -134,7 +149,9 @@ class _Merge:
         return local, [rename_block(b, names, {}) for b in blocks] if names else blocks
 
 
-def _with_kernel_calls(block: Dataflow, groups: dict[str, Function], merged: dict[str, Kernel], names: dict[str, str]) -> Dataflow:
+def _with_kernel_calls(
+    block: Dataflow, groups: dict[str, Function], merged: dict[str, Kernel], names: dict[str, str]
+) -> Dataflow:
     out = []
     for b in block.bindings:
         if isinstance(b.value, CallFunction) and b.value.function in groups:
@@ -150,17 +167,23 @@ def _size_values(function: Function, call: CallFunction) -> dict[str, Dim]:
     """What the sizes of a function stand for at a call."""
     values = dict(zip(extra_sizes(function), call.sizes, strict=True))
     for p, a in zip(function.params, call.args, strict=True):
-        values.update((str(d), e) for d, e in zip(p.type.shape, a.type.shape, strict=True)
-                      if isinstance(d, DimExpr) and str(d).isidentifier() and str(d) not in values)
+        values.update(
+            (str(d), e)
+            for d, e in zip(p.type.shape, a.type.shape, strict=True)
+            if isinstance(d, DimExpr) and str(d).isidentifier() and str(d) not in values
+        )
     return values
 
 
 def _calls_kernels_only(function: Function) -> bool:
-    return all(isinstance(b.value, CallKernel | TupleItem | MakeTuple) for b in function.bindings) and len(function.body) == 1 and any(
-        isinstance(b.value, CallKernel) for b in function.bindings)
+    return (
+        all(isinstance(b.value, CallKernel | TupleItem | MakeTuple) for b in function.bindings)
+        and len(function.body) == 1
+        and all(isinstance(p.type, Tensor) and p.type.shape is not None and None not in p.type.shape for p in function.params)
+        and any(isinstance(b.value, CallKernel) for b in function.bindings)
+    )
 
 
 def _free_names(pool: tuple[str, ...], taken: set[str], stem: str | None = None) -> list[str]:
     """Names for axes or buffers by position: those of the pool, then numbered ones, leaving out those taken."""
     return [n for n in (*pool, *(f"{stem or pool[0]}{i}" for i in range(8, 264))) if n not in taken]
-

@@ -35,6 +35,7 @@ def fused_exp_exp(x: f32[2*n]) -> f32[2*n]:
         output(v1)
     return v1
 """
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -46,9 +47,10 @@ from minirelax.passes.base import BIND
 from minirelax.passes.group_functions import GroupFunctions
 from minirelax.passes.grouping import Groups
 from minirelax.passes.kernel_facts import Facts, changes_only_unit_axes, facts_of, is_affine_prologue
+from minirelax.passes.recompute import recompute
 from minirelax.passes.share_kernels import rename_block
 
-LARGEST = 256         # calls in a group: a bound on the size of one kernel's code
+LARGEST = 256  # calls in a group: a bound on the size of one kernel's code
 
 
 def fuse_ops(module: Module) -> Module:
@@ -66,6 +68,7 @@ def _fused(function: Function, module: Module, facts: dict[str, Facts], made: Gr
     parts, names = [], fresh_names(function, module)
     for part in function.body:
         if isinstance(part, Dataflow):
+            part = recompute(part, facts, names)
             groups = Groups(part, facts, bound)
             _Fusion(groups).run()
             part = made.regroup(part, groups.in_order(), names)
@@ -96,8 +99,14 @@ class _Fusion:
         while (end := g.post_dominator[last]) is not None:
             path = g.between(last, end)
             inside = {last, *path}
-            fits = all(g.facts[n] is not None and g.facts[n].role == "pointwise" and g.group[n].size == 1 and g.domain(n) == g.domain(anchor)
-                       and all(g.read(p, n).identity for p in g.producers[n] if p in inside) for n in path)
+            fits = all(
+                g.facts[n] is not None
+                and g.facts[n].role == "pointwise"
+                and g.group[n].size == 1
+                and g.domain(n) == g.domain(anchor)
+                and all(g.read(p, n).identity for p in g.producers[n] if p in inside)
+                for n in path
+            )
             if not fits or g.group[anchor].size + len(path) > LARGEST or not g.merge([anchor, *path]):
                 return
             last = end
@@ -106,8 +115,16 @@ class _Fusion:
         g = self.groups
         for n in g.producers[reader]:
             facts = g.facts[n]
-            if (facts is not None and facts.movement and not self._is_view(facts) and g.group[n].size == 1 and g.users[n] == {reader}
-                    and len(g.read(n, reader).places) == 1 and self._stays_linear(n, reader) and g.merge([n, anchor])):
+            if (
+                facts is not None
+                and facts.movement
+                and not self._is_view(facts)
+                and g.group[n].size == 1
+                and g.users[n] == {reader}
+                and len(g.read(n, reader).places) == 1
+                and self._stays_linear(n, reader)
+                and g.merge([n, anchor])
+            ):
                 self._add_prologue(n, anchor)
 
     def _stays_linear(self, producer: int, reader: int) -> bool:
@@ -131,7 +148,11 @@ class _Fusion:
             return
         if self._is_lone_view(ours) or self._is_lone_view(theirs) or self._belongs_to_its_reader(ours, theirs):
             return
-        if (self._rows_fit(ours, theirs) if ours.role == "rows" else ours.role == "pointwise" and self._pointwise_fits(ours, theirs)):
+        if (
+            self._rows_fit(ours, theirs)
+            if ours.role == "rows"
+            else ours.role == "pointwise" and self._pointwise_fits(ours, theirs)
+        ):
             g.merge([producer, reader])
 
     def _rows_fit(self, ours, theirs) -> bool:
@@ -169,8 +190,12 @@ class _Fusion:
         if ours.role != "rows" or theirs.role != "pointwise" or theirs.size > 1 or len(g.users[theirs.first]) != 1:
             return False
         reader = next(iter(g.users[theirs.first]))
-        return (reader < len(g.bindings) and g.group[reader].role == "rows" and g.group[reader].rows != ours.rows
-                and g.read(theirs.first, reader).once)
+        return (
+            reader < len(g.bindings)
+            and g.group[reader].role == "rows"
+            and g.group[reader].rows != ours.rows
+            and g.read(theirs.first, reader).once
+        )
 
     def _is_lone_view(self, group) -> bool:
         return group.size == 1 and self._is_view(self.groups.facts[group.first])
@@ -182,7 +207,9 @@ class _Fusion:
 def _at_sizes(kernel: Kernel, call: CallKernel) -> Kernel:
     """The kernel in its caller's sizes, with axis names that no size has."""
     sizes = dict(zip(kernel.sizes, call.sizes, strict=True))
-    blocks = tuple(rename_block(b, {}, sizes, (f"_a{i}" for i in range(99)), (f"_r{i}" for i in range(99))) for b in kernel.blocks)
+    blocks = tuple(
+        rename_block(b, {}, sizes, (f"_a{i}" for i in range(99)), (f"_r{i}" for i in range(99))) for b in kernel.blocks
+    )
     return replace(kernel, blocks=blocks, sizes=(), inputs=tuple(_typed(v, sizes) for v in kernel.inputs))
 
 

@@ -3,6 +3,7 @@
 A group's function takes the values that the group reads.  Sizes that it mentions and that no parameter's shape shows
 by themselves are passed as extra sizes, in the order of `infer.extra_sizes` (Relax, figure 8).
 """
+
 from __future__ import annotations
 
 import re
@@ -14,7 +15,7 @@ from minirelax.ir.infer import extra_sizes
 from minirelax.ir.types import Tuple
 from minirelax.passes.share_kernels import unique
 
-NAMED = 8             # calls that a group's name mentions
+NAMED = 8  # calls that a group's name mentions
 
 
 class GroupFunctions:
@@ -33,7 +34,12 @@ class GroupFunctions:
         out: list[Binding] = []
         read_last: dict[Var, int] = {v: len(order) for v in block.outputs}
         for at, members in enumerate(order):
-            read_last.update((a, max(at, read_last.get(a, 0))) for n in members for a in block.bindings[n].value.operands() if isinstance(a, Var))
+            read_last.update(
+                (a, max(at, read_last.get(a, 0)))
+                for n in members
+                for a in block.bindings[n].value.operands()
+                if isinstance(a, Var)
+            )
         for at, members in enumerate(order):
             bindings = [block.bindings[n] for n in members]
             if len(members) == 1:
@@ -57,8 +63,11 @@ class GroupFunctions:
         made = {b.var for b in bindings}
         params = tuple(dict.fromkeys(a for b in bindings for a in b.value.operands() if a not in made))
         number: dict[Atom, int] = {v: i for i, v in enumerate((*params, *(b.var for b in bindings)))}
-        key = (tuple(p.type for p in params), tuple(number[v] for v in results), tuple(
-            (b.value.kernel, tuple(number[a] for a in b.value.args), b.value.sizes, b.var.type) for b in bindings))
+        key = (
+            tuple(p.type for p in params),
+            tuple(number[v] for v in results),
+            tuple((b.value.kernel, tuple(number[a] for a in b.value.args), b.value.sizes, b.var.type) for b in bindings),
+        )
         if key not in self.by_content:
             name = unique("fused_" + "_".join(_mentioned([b.value.kernel for b in bindings])), self.taken)
             self.taken.add(name)
@@ -78,4 +87,4 @@ def _function_of(name: str, params: tuple[Var, ...], bindings: list[Binding], re
 def _mentioned(kernels: list[str]) -> list[str]:
     """The names of what the kernels do: without the number that tells two kernels of one op apart."""
     ops = [re.sub(r"_\d+$", "", k) for k in kernels]
-    return ops if len(ops) <= NAMED else [*ops[:NAMED - 1], ops[-1]]
+    return ops if len(ops) <= NAMED else [*ops[: NAMED - 1], ops[-1]]

@@ -2,6 +2,7 @@
 
 Bindings are known by their number.  A dependence is a value read, or a size that a `match_cast` of the block binds.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -56,7 +57,7 @@ class Groups:
             for p in needed:
                 self.users[p].add(n)
         for v in block.outputs:
-            self.users[self.number[v]].add(len(block.bindings))          # the outside, which comes last
+            self.users[self.number[v]].add(len(block.bindings))  # the outside, which comes last
         self.group = [self._alone(n) for n in range(len(block.bindings))]
         self.post_dominator = self._post_dominators()
 
@@ -148,8 +149,10 @@ class Groups:
             return Group([n], "opaque")
         call = self.bindings[n].value
         sizes = {s: d for s, d in zip(facts.kernel.sizes, call.sizes, strict=True) if str(d) != s}
+
         def here(dims):
             return tuple(substitute(d, sizes) for d in dims) if sizes else dims
+
         return Group([n], facts.role, here(facts.domain), here(facts.rows), facts.cost)
 
     def _post_dominators(self) -> list[int | None]:

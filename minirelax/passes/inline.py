@@ -15,6 +15,7 @@ reduction is never repeated.
 >>> [(b.buffer, str(b.value)) for b in blocks]
 [('out', 'exp(x[i]) * 2.0')]
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -22,14 +23,51 @@ from dataclasses import replace
 
 from minirelax.ir.dim import DimExpr, Ranges, atoms, is_nonnegative, names, symbol
 from minirelax.ir.loop import Block, block_dims
-from minirelax.ir.scalar import COMPARISONS, Apply, Index, Literal, Load, Scalar, SizeValue, load, loads, simplify_indices, substitute_axes, transform, walk
+from minirelax.ir.scalar import (
+    COMPARISONS,
+    Apply,
+    Index,
+    Literal,
+    Load,
+    Scalar,
+    SizeValue,
+    load,
+    loads,
+    simplify_indices,
+    substitute_axes,
+    transform,
+    walk,
+)
 
-CHEAP = 1             # a value that costs no more is computed again rather than kept
-LIGHT = {*COMPARISONS, "add", "subtract", "multiply", "negative", "absolute", "maximum", "minimum", "where", "square", "logical_and",
-         "logical_or", "logical_not", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift",
-         "bitwise_left_shift", "bitwise_right_shift", "bitwise_invert", "positive"}
-HEAVY = 8             # a division or a transcendental, in light operations
-ATOM = 2              # a // or % inside an index
+CHEAP = 1  # a value that costs no more is computed again rather than kept
+LIGHT = {
+    *COMPARISONS,
+    "add",
+    "subtract",
+    "multiply",
+    "negative",
+    "absolute",
+    "maximum",
+    "minimum",
+    "where",
+    "square",
+    "logical_and",
+    "logical_or",
+    "logical_not",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "invert",
+    "left_shift",
+    "right_shift",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+    "bitwise_invert",
+    "positive",
+}
+HEAVY = 8  # a division or a transcendental, in light operations
+ATOM = 2  # a // or % inside an index
 
 
 def inline_producers(blocks: list[Block], kept: set[str]) -> list[Block]:
@@ -48,8 +86,12 @@ def inline_producers(blocks: list[Block], kept: set[str]) -> list[Block]:
         readers = [r for r in range(len(blocks)) if r != at and result[r] is not None and producer.buffer in reads[r]]
         if not readers:
             result[at] = None
-        elif (all(r > at for r in readers) and is_definition(producer) and all(writers[b] <= 1 for b in (producer.buffer, *reads[at]))
-              and _pays(producer, [result[r] for r in readers])):
+        elif (
+            all(r > at for r in readers)
+            and is_definition(producer)
+            and all(writers[b] <= 1 for b in (producer.buffer, *reads[at]))
+            and _pays(producer, [result[r] for r in readers])
+        ):
             for r in readers:
                 result[r] = compose(result[r], producer)
                 reads[r] = (reads[r] - {producer.buffer}) | reads[at]
@@ -82,15 +124,21 @@ def store_directly(blocks: list[Block], outputs: set[str]) -> list[Block]:
     result = list(blocks)
     for copy in blocks:
         match copy:
-            case Block(reduction=None, buffer=target, value=Load(buffer=source, indices=read)) if target in outputs and source not in outputs:
+            case Block(reduction=None, buffer=target, value=Load(buffer=source, indices=read)) if (
+                target in outputs and source not in outputs
+            ):
                 pass
             case _:
                 continue
         writers = [b for b in result if b.buffer == source]
         others = [b for b in result if b is not copy and source in _buffers_read(b)]
         axes = tuple(symbol(a.name) for a in copy.axes)
-        straight = moving(read) == axes == moving(copy.indices) and len(writers) == 1 and moving(writers[0].indices) == tuple(
-            symbol(a.name) for a in writers[0].axes) and tuple(a.extent for a in writers[0].axes) == tuple(a.extent for a in copy.axes)
+        straight = (
+            moving(read) == axes == moving(copy.indices)
+            and len(writers) == 1
+            and moving(writers[0].indices) == tuple(symbol(a.name) for a in writers[0].axes)
+            and tuple(a.extent for a in writers[0].axes) == tuple(a.extent for a in copy.axes)
+        )
         if straight and not others and sum(b.buffer == target for b in result) == 1:
             own = iter(writers[0].axes)
             indices = tuple(i if isinstance(i, int) else symbol(next(own).name) for i in copy.indices)
@@ -126,7 +174,11 @@ def repeats(block: Block, read: Load) -> bool:
     """May `block` read the same element of the buffer more than once, at this place in its expression?"""
     axes = {a.name for a in (*block.axes, *block.over)}
     varying = moving(read.indices)
-    return any(isinstance(i, Scalar) for i in varying) or len(axes) > len(varying) or not axes <= frozenset().union(*map(names, varying))
+    return (
+        any(isinstance(i, Scalar) for i in varying)
+        or len(axes) > len(varying)
+        or not axes <= frozenset().union(*map(names, varying))
+    )
 
 
 def moving(indices: tuple[Index, ...]) -> tuple[Index, ...]:
@@ -147,7 +199,9 @@ def tidy(block: Block) -> Block:
 def _decided(s: Scalar, ranges: Ranges) -> Scalar:
     """`s` without the handling of indices that cannot occur: negative ones, or ones outside a check."""
     match s:
-        case Apply(function="where", args=(Apply(function="less", args=(SizeValue(dim=d), Literal(value=0))), _, other)) if is_nonnegative(d, ranges):
+        case Apply(function="where", args=(Apply(function="less", args=(SizeValue(dim=d), Literal(value=0))), _, other)) if (
+            is_nonnegative(d, ranges)
+        ):
             return other
         case Apply(function="check_index", args=(SizeValue(dim=d) as index, extent)) if isinstance(extent, SizeValue | Literal):
             top = extent.dim if isinstance(extent, SizeValue) else extent.value
@@ -162,10 +216,13 @@ def _pays(producer: Block, readers: list[Block]) -> bool:
         return True
     if len(readers) > 1:
         return False
-    places = [s for s in loads(*(i for i in readers[0].indices if isinstance(i, Scalar)), readers[0].value) if s.buffer == producer.buffer]
+    places = [
+        s
+        for s in loads(*(i for i in readers[0].indices if isinstance(i, Scalar)), readers[0].value)
+        if s.buffer == producer.buffer
+    ]
     return len(places) == 1 and not repeats(readers[0], places[0])
 
 
 def _buffers_read(block: Block) -> frozenset[str]:
     return frozenset(s.buffer for s in block.loads)
-

@@ -9,27 +9,28 @@
 >>> facts.role, facts.rows, facts.reads["x"].aligned
 ('rows', (n,), 1)
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minirelax.ir.dim import Atom, Dim, DimExpr, floordiv, linear, rebuild, symbol
+from minirelax.ir.dim import Atom, Dim, DimExpr, floordiv, linear, product, rebuild, symbol
 from minirelax.ir.graph import Var
 from minirelax.ir.loop import Block, Kernel
 from minirelax.ir.scalar import Load, Scalar, loads
 from minirelax.ir.types import Tensor
 from minirelax.passes.annotate_patterns import pattern_of
-from minirelax.passes.inline import compose, cost, is_movement, moving, repeats
+from minirelax.passes.inline import compose, cost, is_definition, is_movement, moving, repeats
 
 
 @dataclass(frozen=True)
 class Read:
     """How a kernel reads one of its inputs, over all places where it does."""
 
-    identity: bool            # only at the index being written, by blocks without reduction
-    aligned: int              # how many leading axes, of every block that reads it, are the read's leading indices
-    once: bool                # at one place, and each element at most once
-    places: tuple[tuple[int, Load], ...]          # (block number, load)
+    identity: bool  # only at the index being written, by blocks without reduction
+    aligned: int  # how many leading axes, of every block that reads it, are the read's leading indices
+    once: bool  # at one place, and each element at most once
+    places: tuple[tuple[int, Load], ...]  # (block number, load)
 
 
 @dataclass(frozen=True)
@@ -37,18 +38,18 @@ class Facts:
     """A kernel as a candidate for a group.
 
     `role`: pointwise (one block, no reduction), rows (all blocks share leading axes of the extents `rows`, a reduction's
-    axes being just those), contraction (one, then pointwise blocks over the same axes), assembly (blocks that each write a part of
-    the output, as in a concatenation), or opaque.
+    axes being just those), contraction (one, then pointwise blocks over the same axes), assembly (blocks that each write a
+    part of the output, as in a concatenation), or opaque.
     """
 
     kernel: Kernel
     role: str
-    domain: tuple[Dim, ...]                       # extents of the axes of the block that writes the output
+    domain: tuple[Dim, ...]  # extents of the axes of the block that writes the output
     rows: tuple[Dim, ...]
     reads: dict[str, Read]
     cost: int
-    movement: bool                                # moves (or converts) elements of one input, no more
-    flat_copy: bool                               # the same elements in the same order: could be a view
+    movement: bool  # moves (or converts) elements of one input, no more
+    flat_copy: bool  # the same elements in the same order: could be a view
 
 
 def facts_of(kernel: Kernel) -> Facts:
@@ -57,19 +58,30 @@ def facts_of(kernel: Kernel) -> Facts:
     domain = _extents(last)
     role, rows = _role(kernel)
     single = len(kernel.blocks) == 1 and role == "pointwise"
-    return Facts(kernel, role, domain, rows, {v.name: _read(kernel, v) for v in kernel.inputs}, sum(cost(b.value) for b in kernel.blocks),
-                 single and is_movement(last.value), single and is_flat_copy(kernel))
+    return Facts(
+        kernel,
+        role,
+        domain,
+        rows,
+        {v.name: _read(kernel, v) for v in kernel.inputs},
+        sum(cost(b.value) for b in kernel.blocks),
+        single and is_movement(last.value),
+        single and is_flat_copy(kernel),
+    )
 
 
 def is_flat_copy(kernel: Kernel) -> bool:
-    """Is the output the single input's elements in the same row-major order, so that a view does?"""
-    match kernel:
-        case Kernel(inputs=(x,), outputs=(out,), blocks=(Block(reduction=None, value=Load(buffer=buffer, indices=read)) as block,)) if (
-                buffer == x.name and x.type.dtype == out.type.dtype and not any(isinstance(i, Scalar) for i in (*read, *block.indices))):
-            ranges = block.ranges
-            return _expanded(_flat(read, x.type.shape)) == _expanded(_flat(block.indices, out.type.shape)) or (
-                rebuild(_expanded(_flat(read, x.type.shape)), symbol, ranges) == _flat(block.indices, out.type.shape))
-    return False
+    """Is the output just the single input's elements in the same row-major order, so that a view does?"""
+    if len(kernel.blocks) != 1 or len(kernel.inputs) != 1 or len(kernel.outputs) != 1:
+        return False
+    block, x, out = kernel.blocks[0], kernel.inputs[0].type, kernel.outputs[0].type
+    read = block.value
+    if not isinstance(read, Load) or read.dtype != out.dtype or not is_definition(block):
+        return False
+    if product(x.shape) != product(out.shape) or any(isinstance(i, Scalar) for i in read.indices):
+        return False
+    there, here = _expanded(_flat(read.indices, x.shape)), _expanded(_flat(block.indices, out.shape))
+    return there == here or rebuild(there, symbol, block.ranges) == here
 
 
 def changes_only_unit_axes(kernel: Kernel) -> bool:
@@ -105,7 +117,7 @@ def _role(kernel: Kernel) -> tuple[str, tuple[Dim, ...]]:
     if not reductions:
         return ("pointwise" if len(kernel.blocks) == 1 else "opaque"), ()
     rows = _extents(reductions[0])
-    fits = all(_extents(b) == rows for b in reductions) and all(_extents(b)[:len(rows)] == rows for b in kernel.blocks)
+    fits = all(_extents(b) == rows for b in reductions) and all(_extents(b)[: len(rows)] == rows for b in kernel.blocks)
     return ("rows", rows) if fits and _local_reads_aligned(kernel, len(rows)) else ("opaque", ())
 
 
@@ -118,10 +130,19 @@ def _read(kernel: Kernel, var: Var) -> Read:
     places = tuple((n, s) for n, b in enumerate(kernel.blocks) for s in b.loads if s.buffer == var.name)
     blocks = kernel.blocks
     extents = tuple(d for d in var.type.shape if d != 1)
-    identity = all(blocks[n].reduction is None and _extents(blocks[n]) == extents and _aligned(blocks[n], s, var.type) == len(extents)
-                   and moving(s.indices) == moving(blocks[n].indices) for n, s in places)
-    return Read(identity, min((_aligned(blocks[n], s, var.type) for n, s in places), default=0),
-                len(places) == 1 and not repeats(blocks[places[0][0]], places[0][1]), places)
+    identity = all(
+        blocks[n].reduction is None
+        and _extents(blocks[n]) == extents
+        and _aligned(blocks[n], s, var.type) == len(extents)
+        and moving(s.indices) == moving(blocks[n].indices)
+        for n, s in places
+    )
+    return Read(
+        identity,
+        min((_aligned(blocks[n], s, var.type) for n, s in places), default=0),
+        len(places) == 1 and not repeats(blocks[places[0][0]], places[0][1]),
+        places,
+    )
 
 
 def _aligned(block: Block, read: Load, type_: Tensor) -> int:
@@ -170,4 +191,3 @@ def _divided(x: Dim, q: Dim) -> Dim:
         case DimExpr(terms=((((Atom(op="//", left=inner, right=a),), 1),))):
             return floordiv(inner, a * q)
     return floordiv(x, q)
-

@@ -34,6 +34,7 @@ def main(x: f32[n], y: f32[2*m], z: f32[m]) -> f32[2*m]:
 Every kernel computes one op; `fuse_ops` and `fuse_kernels` join them.  Reshapes become kernels too: those that are left
 alone become views in `lower_calls`.  The function ``bind`` keeps its ops: it runs once, by their `numpy` rules.
 """
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -64,8 +65,13 @@ class _Legalization:
         self.known: dict[tuple, tuple[str, tuple[Dim, ...]]] = {}
 
     def function(self, function: Function) -> Function:
-        return replace(function, body=tuple(
-            Dataflow(tuple(map(self._binding, p.bindings)), p.outputs) if isinstance(p, Dataflow) else self._binding(p) for p in function.body))
+        return replace(
+            function,
+            body=tuple(
+                Dataflow(tuple(map(self._binding, p.bindings)), p.outputs) if isinstance(p, Dataflow) else self._binding(p)
+                for p in function.body
+            ),
+        )
 
     def _binding(self, binding: Binding) -> Binding:
         return replace(binding, value=self._call(binding.value)) if isinstance(binding.value, Op) else binding
@@ -74,7 +80,11 @@ class _Legalization:
         if op.library:
             return CallLibrary(op.opname(), op.operands(), tuple(op.attributes().items()))
         args = tuple(dict.fromkeys(a for a in op.operands() if isinstance(a, Var)))
-        key = (type(op), repr(op.attributes()), tuple(a if isinstance(a, Const) else (args.index(a), a.type) for a in op.operands()))
+        key = (
+            type(op),
+            repr(op.attributes()),
+            tuple(a if isinstance(a, Const) else (args.index(a), a.type) for a in op.operands()),
+        )
         if key not in self.known:
             self.known[key] = self._kernel(op, args)
         kernel, sizes = self.known[key]
@@ -100,4 +110,3 @@ def _parameter_name(name: str, sizes: frozenset[str]) -> str:
 def _all_names(op: Op, sizes: frozenset[str]) -> frozenset[str]:
     """The sizes that an op mentions, in its attributes too: no loop may have such a name."""
     return sizes | frozenset(n for a in op.attributes().values() for n in names_inside(a))
-

@@ -33,6 +33,7 @@ def main(x: f32[n, 2]) -> f32[2*n]:
     v1: f32[2*n] = view(v0)
     return v1
 """
+
 from __future__ import annotations
 
 import functools
@@ -69,9 +70,11 @@ def lower_calls(module: Module) -> Module:
     """`module` in destination-passing style; kernels that became views are dropped."""
     kernels = {k.name: k for k in module.kernels}
     copies = functools.cache(lambda name: is_flat_copy(kernels[name]))
-    table = functools.cache(lambda: KernelTable.of(module))          # only needed for copies, which are rare
+    table = functools.cache(lambda: KernelTable.of(module))  # only needed for copies, which are rare
     functions = tuple(f if f.name == BIND else _Lowering(f, module, copies, table).run() for f in module.functions)
-    return drop_unused(replace(module, functions=functions, kernels=table().kernels if table.cache_info().currsize else module.kernels))
+    return drop_unused(
+        replace(module, functions=functions, kernels=table().kernels if table.cache_info().currsize else module.kernels)
+    )
 
 
 class _Lowering:
@@ -82,16 +85,23 @@ class _Lowering:
         self.names: Iterator[str] = fresh_names(function, module)
         self.definitions = {b.var: b for b in function.bindings if b.var is not None}
         self.outside = {*function.params, *function.bound, *(c.var for c in module.constants)}
-        self.views = {b.var: b.value.args[0] for b in function.bindings if isinstance(b.value, CallKernel) and isinstance(b.var.type, Tensor)
-                      and copies(b.value.kernel)}
+        self.views = {
+            b.var: b.value.args[0]
+            for b in function.bindings
+            if isinstance(b.value, CallKernel) and isinstance(b.var.type, Tensor) and copies(b.value.kernel)
+        }
         self.items = self._tuple_items()
         self.returned: set[Var] = set()
         self.out: list[Binding] = []
 
     def run(self) -> Function:
         duplicates = self._separate_results()
-        whole = {a for b in self.function.bindings for a in b.value.operands() if isinstance(a, Var) and isinstance(a.type, Tuple)
-                 and not isinstance(b.value, TupleItem)} | {self.function.result}
+        whole = {
+            a
+            for b in self.function.bindings
+            for a in b.value.operands()
+            if isinstance(a, Var) and isinstance(a.type, Tuple) and not isinstance(b.value, TupleItem)
+        } | {self.function.result}
         for b in self.function.bindings:
             self._lower(b, whole, duplicates)
         return replace(self.function, body=tuple(self.out))
@@ -109,8 +119,8 @@ class _Lowering:
                 out = self._allocate(b)
                 self._emit(b, None, RunLibrary(routine, args, out, options))
                 self._as_tuple(b, out, whole)
-            case TupleItem() if b.var in self.items.values() and self.items.get((b.value.value, b.value.index)) == b.var:
-                pass                                     # was allocated under this name
+            case TupleItem() if self.items.get((b.value.value, b.value.index)) == b.var:
+                pass  # was allocated under this name
             case TupleItem(value=value, index=index) if (value, index) in self.items:
                 self._emit(b, b.var, View(self.items[value, index]))
             case MakeTuple(items=items) if duplicates.intersection(items):
@@ -173,7 +183,9 @@ class _Lowering:
 
     def _leaves(self, atom: Atom) -> list[Atom]:
         made = self.definitions.get(atom)
-        return [leaf for a in made.value.items for leaf in self._leaves(a)] if made and isinstance(made.value, MakeTuple) else [atom]
+        return (
+            [leaf for a in made.value.items for leaf in self._leaves(a)] if made and isinstance(made.value, MakeTuple) else [atom]
+        )
 
     def _viewed(self, v: Var) -> Var | None:
         """The nearest view on the way from a value to its memory."""

@@ -20,6 +20,7 @@ def main(x: f32[n]) -> f32[n]:
         output(v2)
     return v2
 """
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -27,7 +28,7 @@ from dataclasses import replace
 from minirelax.ir.graph import Atom, Binding, Dataflow, Function, Module, Var
 from minirelax.passes.base import function_pass
 
-SMALL = 64 * 1024           # bytes up to which constants are compared by content, which means hashing them
+SMALL = 64 * 1024  # bytes up to which constants are compared by content, which means hashing them
 
 
 def merge_common(module: Module) -> Module:
@@ -44,7 +45,7 @@ def _merge_bindings(function: Function) -> Function:
 
 
 def _block(block: Dataflow, alias: dict[Var, Atom], known: dict[tuple, Var]) -> Dataflow:
-    known.clear()                                        # after a block only its outputs are readable
+    known.clear()  # after a block only its outputs are readable
     out = []
     for b in block.bindings:
         b = _renamed(b, alias)
@@ -72,7 +73,17 @@ def _merge_constants(module: Module) -> Module:
             alias[c.var] = kept
     if not alias:
         return module
-    functions = tuple(replace(f, result=alias.get(f.result, f.result), body=tuple(
-        Dataflow(tuple(_renamed(b, alias) for b in p.bindings), p.outputs) if isinstance(p, Dataflow) else _renamed(p, alias)
-        for p in f.body)) for f in module.functions)
+    functions = tuple(
+        replace(
+            f,
+            result=alias.get(f.result, f.result),
+            body=tuple(
+                Dataflow(tuple(_renamed(b, alias) for b in p.bindings), p.outputs)
+                if isinstance(p, Dataflow)
+                else _renamed(p, alias)
+                for p in f.body
+            ),
+        )
+        for f in module.functions
+    )
     return replace(module, functions=functions, constants=tuple(c for c in module.constants if c.var not in alias))

@@ -42,6 +42,7 @@ def bind(w: f32[8, 48]) -> Tuple[f32[2, 8, 32]]:
         output(v0)
     return v0
 """
+
 from __future__ import annotations
 
 import functools
@@ -60,27 +61,33 @@ from minirelax.passes.bind_parameters import bind_function
 from minirelax.passes.eliminate_dead_code import drop_unused
 from minirelax.passes.share_kernels import KernelTable, unique
 
-WIDTHS = {"f32": 32, "f64": 16}             # columns of a panel, where the schedule does not say
-LEAST_INNER = 8                             # a shorter sum is not worth a copy of its weights
+WIDTHS = {"f32": 32, "f64": 16}  # columns of a panel, where the schedule does not say
+LEAST_INNER = 8  # a shorter sum is not worth a copy of its weights
 
 
 def pack_weights(width: Callable[[str], int] = WIDTHS.__getitem__) -> Pass:
     """The pass; `width` gives the columns of a panel for a dtype (f32 or f64)."""
+
     def pack(module: Module) -> Module:
         return _Packing(module, width).run()
+
     pack.__name__, pack.__doc__ = "pack_weights", pack_weights.__doc__
     return pack
 
 
 def packable_inputs(kernel: Kernel) -> dict[int, bool]:
-    """The inputs, by position, that a contraction reads as a matrix ``[k, j]`` (False) or ``[j, k]`` (True, transposed) and nobody else."""
+    """The inputs, by position, that only a contraction reads, as a matrix ``[k, j]`` (False) or ``[j, k]`` (True: transposed)."""
     found: dict[int, bool] = {}
     for block in kernel.blocks:
         factors = contraction_factors(block) if len(block.over) == 1 and block.axes else None
         for read in factors or ():
             position = next((p for p, v in enumerate(kernel.inputs) if v.name == read.buffer), None)
             k, j = symbol(block.over[0].name), symbol(block.axes[-1].name)
-            if position is not None and read.indices in ((k, j), (j, k)) and sum(read.buffer == s.buffer for b in kernel.blocks for s in b.loads) == 1:
+            if (
+                position is not None
+                and read.indices in ((k, j), (j, k))
+                and sum(read.buffer == s.buffer for b in kernel.blocks for s in b.loads) == 1
+            ):
                 found[position] = read.indices == (j, k)
     return found
 
@@ -99,6 +106,7 @@ def with_packed_input(kernel: Kernel, position: int, transposed: bool, type_: Te
 
     def rewritten(block: Block) -> Block:
         return replace(block, value=transform(block.value, panel))
+
     inputs = tuple(new if p == position else v for p, v in enumerate(kernel.inputs))
     return replace(kernel, inputs=inputs, blocks=tuple(map(rewritten, kernel.blocks)))
 
@@ -114,7 +122,8 @@ class _Packing:
         self.made: dict[tuple[Var, bool], Var] = {}
         self.new_kernels: dict[tuple, Kernel] = {}
         self.taken = {v.name for v in (*self.main.params, *self.main.bound, *self.constants)} | {
-            b.var.name for f in module.functions for b in f.bindings if b.var}
+            b.var.name for f in module.functions for b in f.bindings if b.var
+        }
 
     def run(self) -> Module:
         main = map_blocks(self.main, lambda block: replace(block, bindings=tuple(map(self._binding, block.bindings))))
@@ -162,8 +171,11 @@ class _Packing:
         return PackPanels(weight, self.width(weight.type.dtype), transposed)
 
     def _new_constants(self) -> tuple[Constant, ...]:
-        return tuple(Constant(new.name, Array(self._op(w, t).numpy(self.constants[w].value)))
-                     for (w, t), new in self.made.items() if w in self.constants)
+        return tuple(
+            Constant(new.name, Array(self._op(w, t).numpy(self.constants[w].value)))
+            for (w, t), new in self.made.items()
+            if w in self.constants
+        )
 
     def _with_kernels(self, module: Module, called: set[str]) -> Module:
         """Give the new kernels their names: that of the old one, if it is called no more."""
@@ -172,7 +184,12 @@ class _Packing:
 
         def renamed(binding: Binding) -> Binding:
             call = binding.value
-            return replace(binding, value=replace(call, kernel=names[call.kernel])) if isinstance(call, CallKernel) and call.kernel in names else binding
+            return (
+                replace(binding, value=replace(call, kernel=names[call.kernel]))
+                if isinstance(call, CallKernel) and call.kernel in names
+                else binding
+            )
+
         main = map_blocks(entry(module), lambda block: replace(block, bindings=tuple(map(renamed, block.bindings))))
         return replace(with_function(module, main), kernels=table.kernels)
 
@@ -190,7 +207,9 @@ class _Packing:
         new = self._bind(old, self.main.bound, bound, packed)
         return with_function(module, new) if bind else replace(module, functions=(*module.functions, new))
 
-    def _bind(self, bind: Function, old_bound: tuple[Var, ...], bound: tuple[Var, ...], packed: dict[Var, tuple[Var, bool]]) -> Function:
+    def _bind(
+        self, bind: Function, old_bound: tuple[Var, ...], bound: tuple[Var, ...], packed: dict[Var, tuple[Var, bool]]
+    ) -> Function:
         *before, last = bind.bindings
         value_of = dict(zip(old_bound, last.value.items if isinstance(last.value, MakeTuple) else (), strict=True))
         made = [Binding(new, self._op(value_of[w], transposed)) for new, (w, transposed) in packed.items()]

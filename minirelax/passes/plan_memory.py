@@ -39,6 +39,7 @@ def main(x: f32[16*n], y: f32[n]) -> f32[16*n]:
     run_kernel(exp, v2, out=(v3,), sizes=(16*n,))
     return v3
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -65,8 +66,8 @@ from minirelax.ir.graph import (
 from minirelax.ir.types import Storage, Tensor, itemsize
 from minirelax.passes.base import Pass
 
-LINE = 64                  # bytes of a cache line
-RANGE = 16                 # how many times larger or smaller a storage may be that is taken instead
+LINE = 64  # bytes of a cache line
+RANGE = 16  # how many times larger or smaller a storage may be that is taken instead
 
 Bounds = Mapping[str, "tuple[int | None, int | None]"]
 
@@ -81,8 +82,10 @@ class Block:
 
 def plan_memory(bounds: Bounds | None = None) -> Pass:
     """The pass; `bounds` gives, by size name, the smallest and largest value (inclusive, None where unknown)."""
+
     def plan(module: Module) -> Module:
         return replace(module, functions=tuple(_planned(f, module, bounds or {}) for f in module.functions))
+
     plan.__name__, plan.__doc__ = "plan_memory", plan_memory.__doc__
     return plan
 
@@ -123,7 +126,7 @@ def upper_bound(d: Dim, bounds: Bounds) -> Dim:
 def _end(factor: str | DimAtom, bounds: Bounds, upper: bool) -> Dim:
     if isinstance(factor, str):
         low, high = bounds.get(factor, (None, None))
-        if high is None:                          # a lower bound alone says nothing about how large it gets
+        if high is None:  # a lower bound alone says nothing about how large it gets
             return symbol(factor)
         return high if upper else low or 0
     if upper and factor.op == "//" and isinstance(factor.right, int):

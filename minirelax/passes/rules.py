@@ -14,6 +14,7 @@ returns the same things as a replacement does (`rewrite`'s `functions`).
 Rules are tried in program order on bindings whose operands are already rewritten; a binding is rewritten until no rule
 fits.  That makes one walk, linear in the program.
 """
+
 from __future__ import annotations
 
 import inspect
@@ -26,7 +27,7 @@ from minirelax.ir.graph import Atom, Binding, Const, Dataflow, Expr, Function, V
 from minirelax.ir.op import Op
 from minirelax.ir.types import Type
 
-LIMIT = 16            # rewrites of one binding: far above what algebra needs, a bound on rules that undo each other
+LIMIT = 16  # rewrites of one binding: far above what algebra needs, a bound on rules that undo each other
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def rule(pattern: Callable[..., Op]) -> Callable[[Callable], Rule]:
 
     def decorate(build: Callable[..., object]) -> Rule:
         return Rule(build.__name__, pattern(*holes), build)
+
     return decorate
 
 
@@ -67,7 +69,8 @@ def match(pattern: object, value: object, definitions: dict[Var, Expr], found: d
         case Op():
             node = definitions.get(value) if isinstance(value, Var) else value
             return type(node) is type(pattern) and all(
-                match(getattr(pattern, f.name), getattr(node, f.name), definitions, found) for f in fields(node))
+                match(getattr(pattern, f.name), getattr(node, f.name), definitions, found) for f in fields(node)
+            )
         case int() | float() if isinstance(value, Const):
             return value.value == pattern and math.copysign(1, value.value) == math.copysign(1, pattern)
     return pattern == value

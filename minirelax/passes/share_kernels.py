@@ -10,6 +10,7 @@
 >>> table.add(copy), table.add(again), table.add(other)
 ('copy', 'copy', 'copy_2')
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,12 +58,19 @@ def content(kernel: Kernel) -> tuple:
     sizes = {s: symbol(f"s{i}") for i, s in enumerate(kernel.sizes)}
     buffers = {v.name: f"b{i}" for i, v in enumerate((*kernel.inputs, *kernel.outputs, *kernel.local))}
     types = tuple(tuple(substitute_type(v.type, sizes) for v in part) for part in (kernel.inputs, kernel.outputs, kernel.local))
-    blocks = tuple(rename_block(b, buffers, sizes, (f"a{i}" for i in range(99)), (f"r{i}" for i in range(99))) for b in kernel.blocks)
+    blocks = tuple(
+        rename_block(b, buffers, sizes, (f"a{i}" for i in range(99)), (f"r{i}" for i in range(99))) for b in kernel.blocks
+    )
     return len(sizes), types, blocks
 
 
-def rename_block(block: Block, buffers: Mapping[str, str], sizes: Mapping[str, Dim], spatial: Iterable[str] | None = None,
-                 reduction: Iterable[str] | None = None) -> Block:
+def rename_block(
+    block: Block,
+    buffers: Mapping[str, str],
+    sizes: Mapping[str, Dim],
+    spatial: Iterable[str] | None = None,
+    reduction: Iterable[str] | None = None,
+) -> Block:
     """`block` on other buffers, with sizes replaced by sizes, and its axes renamed in order (or left as they are)."""
     values: dict[str, Dim] = dict(sizes)
     axes = _renamed_axes(block.axes, spatial, sizes, values)
@@ -71,7 +79,7 @@ def rename_block(block: Block, buffers: Mapping[str, str], sizes: Mapping[str, D
     def rename(s: Scalar) -> Scalar:
         return load(buffers.get(s.buffer, s.buffer), s.indices, s.dtype) if isinstance(s, Load) else s
 
-    known: dict[Index, Index] = {}                  # the same few indices appear again and again
+    known: dict[Index, Index] = {}  # the same few indices appear again and again
 
     def on_index(d: Index) -> Index:
         if d not in known:
@@ -81,8 +89,14 @@ def rename_block(block: Block, buffers: Mapping[str, str], sizes: Mapping[str, D
     def on_store(i: Index) -> Index:
         return transform(i, rename, on_index) if isinstance(i, Scalar) else on_index(i)
 
-    return Block(axes, buffers.get(block.buffer, block.buffer), tuple(map(on_store, block.indices)),
-                 transform(block.value, rename, on_index), over, block.reduction)
+    return Block(
+        axes,
+        buffers.get(block.buffer, block.buffer),
+        tuple(map(on_store, block.indices)),
+        transform(block.value, rename, on_index),
+        over,
+        block.reduction,
+    )
 
 
 def size_arguments(kernel: Kernel, values: Mapping[str, Dim]) -> tuple[Dim, ...]:
@@ -108,7 +122,9 @@ def _variants(name: str) -> Iterator[str]:
         count += 1
 
 
-def _renamed_axes(axes: tuple[Axis, ...], names: Iterable[str] | None, sizes: Mapping[str, Dim], values: dict[str, Dim]) -> tuple[Axis, ...]:
+def _renamed_axes(
+    axes: tuple[Axis, ...], names: Iterable[str] | None, sizes: Mapping[str, Dim], values: dict[str, Dim]
+) -> tuple[Axis, ...]:
     chosen = [a.name for a in axes] if names is None else [n for n, _ in zip(names, axes, strict=False)]
     renamed = tuple(Axis(n, substitute(a.extent, sizes)) for n, a in zip(chosen, axes, strict=True))
     values.update((a.name, symbol(n)) for a, n in zip(axes, chosen, strict=True) if a.name != n or a.name in sizes)

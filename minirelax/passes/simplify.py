@@ -24,13 +24,14 @@ def main(x: f32[n, m]) -> f32[n, m]:
 
 The transpose that nobody reads any more goes in `eliminate_dead_code`; arithmetic on constants, in `fold_constants`.
 """
+
 from __future__ import annotations
 
 import math
 
 from minirelax.errors import CompileError
-from minirelax.ir.graph import Const, Expr, Function, Var
-from minirelax.ir.types import NUMPY_DTYPES
+from minirelax.ir.graph import Atom, Const, Expr, Function, MatchCast, Var
+from minirelax.ir.types import NUMPY_DTYPES, Tensor, Type
 from minirelax.ops.arithmetic import Absolute, Add, Divide, Maximum, Minimum, Multiply, Negative, Power, Square, Subtract
 from minirelax.ops.create import Full
 from minirelax.ops.elementwise import Cast, Elementwise, Where
@@ -81,6 +82,11 @@ def plus_zero(x, c):
     return x if zero and (c.dtype[0] != "f" or math.copysign(1, c.value) < 0) else None
 
 
+@rule(lambda x, c: Add(c, x))
+def zero_plus(x, c):
+    return plus_zero.build(x, c)
+
+
 @rule(lambda x: Negative(Negative(x)))
 def double_negative(x):
     return x
@@ -98,7 +104,8 @@ def minus_negative(x, y):
 
 @rule(lambda x: Absolute(Negative(x)))
 def absolute_negative(x):
-    return Absolute(x)
+    """Not for unsigned integers, whose negative wraps around to another value."""
+    return None if x.type.dtype[0] == "u" else Absolute(x)
 
 
 @rule(lambda x: Absolute(Absolute(x)))
@@ -189,15 +196,42 @@ def concatenate_one(xs, axis):
     return xs[0] if len(xs) == 1 else None
 
 
-RULES = (times_one, one_times, over_one, power_one, power_two, minus_zero, plus_zero, double_negative, plus_negative, minus_negative,
-         absolute_negative, absolute_twice, over_power_of_two, maximum_itself, minimum_itself, not_twice, same_branches, cast_to_same, cast_twice,
-         transpose_twice, transpose_nothing, reshape_twice, reshape_to_same, broadcast_twice, broadcast_to_same, slice_everything, concatenate_one)
+RULES = (
+    times_one,
+    one_times,
+    over_one,
+    power_one,
+    power_two,
+    minus_zero,
+    plus_zero,
+    zero_plus,
+    double_negative,
+    plus_negative,
+    minus_negative,
+    absolute_negative,
+    absolute_twice,
+    over_power_of_two,
+    maximum_itself,
+    minimum_itself,
+    not_twice,
+    same_branches,
+    cast_to_same,
+    cast_twice,
+    transpose_twice,
+    transpose_nothing,
+    reshape_twice,
+    reshape_to_same,
+    broadcast_twice,
+    broadcast_to_same,
+    slice_everything,
+    concatenate_one,
+)
 
 
 @function_pass
 def simplify(function: Function) -> Function:
     """`function` with cheaper expressions that are equal to the last bit."""
-    return rewrite(function, RULES, (broadcast_by_itself, reduce_nothing))
+    return rewrite(function, RULES, (broadcast_by_itself, reduce_nothing, match_nothing))
 
 
 def broadcast_by_itself(value: Expr, definitions: dict[Var, Expr]) -> Expr | None:
@@ -221,6 +255,15 @@ def broadcast_by_itself(value: Expr, definitions: dict[Var, Expr]) -> Expr | Non
 def reduce_nothing(value: Expr, definitions: dict[Var, Expr]) -> Var | None:
     """A reduction over no axes is the array."""
     return value.x if isinstance(value, Reduction) and value.axes == () else None
+
+
+def match_nothing(value: Expr, definitions: dict[Var, Expr]) -> Atom | None:
+    """A match_cast to the very type that the value has cannot fail."""
+    return value.value if isinstance(value, MatchCast) and value.type == value.value.type and _is_known(value.type) else None
+
+
+def _is_known(type_: Type) -> bool:
+    return isinstance(type_, Tensor) and type_.shape is not None and None not in type_.shape
 
 
 def holds(wide: str, narrow: str) -> bool:

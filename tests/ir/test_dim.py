@@ -111,7 +111,6 @@ def test_substitution_agrees_with_numbers(tree, for_n, for_m):
 def test_text_reads_back(tree):
     d = build(tree)
     assert dim(str(d)) == d
-    assert eval(str(d), {"min": minimum, "max": maximum}, {n: symbol(n) for n in "nmik"}) == d
 
 
 @given(TREES, TREES, TREES)
@@ -183,7 +182,8 @@ def test_normal_forms_under_ranges(text, ranges, normal):
 
 @pytest.mark.parametrize("small, large, ranges", [
     ("n", "(n + 3)//4*4", {}), ("n//4*4", "n", {}), ("n", "m*((n + m - 1)//m)", {}), ("n//4", "(n + 3)//4", {}),
-    ("n % m", "m - 1", {}), ("n % m", "n", {}), ("i", "n - 1", {"i": (0, "n - 1")}), ("i*m + j", "n*m - 1", {"i": (0, "n - 1"), "j": (0, "m - 1")}),
+    ("n % m", "m - 1", {}), ("n % m", "n", {}), ("i", "n - 1", {"i": (0, "n - 1")}),
+    ("i*m + j", "n*m - 1", {"i": (0, "n - 1"), "j": (0, "m - 1")}),
     ("i", "min(i + 32, n)", {"i": (0, "n - 1")}), ("j", "n - 1", {"i": (0, "n - 1"), "j": (0, "i")}), ("max(i, j)", "n", {
         "i": (0, "n"), "j": (0, "n")}), ("-4", "k", {"k": (-4, 3)})])
 def test_inequalities_that_are_shown(small, large, ranges):

@@ -11,8 +11,8 @@ from minirelax.ir.reader import parse_type
 from minirelax.ir.types import DTYPES, Tensor, bool_, dtype_name, f32, i64, itemsize, substitute_type, symbols
 
 TEXTS = ["f32[n, 784]", "f32[()]", "f32[...]", "f32[_]", "bool[n + 1, _]", "u8[2*n + m//4]", "i64[min(n, 512)]", "Object",
-         "Tuple[()]", "Tuple[f32[n], Tuple[i64[()]]]", "Shape([n, 4])", "Shape([])", "Shape(ndim=2)", "Shape(ndim=None)", "Storage[4*n]",
-         "Callable[[f32[n], Object], f32[n]]", "Callable[[], Tuple[f32[n], f32[m]]]"]
+         "Tuple[()]", "Tuple[f32[n], Tuple[i64[()]]]", "Shape([n, 4])", "Shape([])", "Shape(ndim=2)", "Shape(ndim=None)",
+         "Storage[4*n]", "Callable[[f32[n], Object], f32[n]]", "Callable[[], Tuple[f32[n], f32[m]]]"]
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -23,7 +23,8 @@ def test_text_reads_back(text):
 
 @pytest.mark.parametrize("text, what", [
     ("f16[n]", "not a type: f16[n]"), ("f32", "not a type: f32"), ("f32[n/2]", "not a size: n / 2"),
-    ("Shape(2)", "not a type: Shape(2)"), ("f32[n", "'[' was never closed"), ("Tuple[f32]", "not a type: f32"), ("", "invalid syntax")])
+    ("Shape(2)", "not a type: Shape(2)"), ("f32[n", "'[' was never closed"),
+    ("Tuple[f32]", "not a type: f32"), ("", "invalid syntax")])
 def test_text_that_is_no_type(text, what):
     with pytest.raises(SyntaxError) as e:
         parse_type(text)

@@ -1,4 +1,5 @@
 """The programs on which the passes are tested, as text, each with the sizes to run it at."""
+
 from __future__ import annotations
 
 SOFTMAX = """

@@ -1,4 +1,5 @@
 """pack_weights, lower_calls, plan_memory, bind_shapes: the traps of memory and sizes."""
+
 import numpy as np
 import pytest
 
@@ -22,15 +23,26 @@ def chain(*sizes: str) -> str:
     """A statement-level program: one tensor of each size made from the one before, the last one returned."""
     lines, before = [], "x"
     for i, size in enumerate(sizes):
-        lines += [f"    v{i}: f32[{size}] = alloc_tensor()", f"    run_kernel(first, {before}, out=(v{i},), sizes=({'n' if before == 'x' else sizes[i - 1]}, {size}))"]
+        lines += [
+            f"    v{i}: f32[{size}] = alloc_tensor()",
+            f"    run_kernel(first, {before}, out=(v{i},), sizes=({'n' if before == 'x' else sizes[i - 1]}, {size}))",
+        ]
         before = f"v{i}"
-    return "\n".join(["""
+    return "\n".join(
+        [
+            """
 @kernel
 def first(x: f32[a], out: f32[b], *, a, b):
     for i in range(b):
         out[i] = x[i % a]
 
-def main(x: f32[n], y: f32[m]) -> f32[""" + sizes[-1] + "]:", *lines, f"    return {before}"])
+def main(x: f32[n], y: f32[m]) -> f32["""
+            + sizes[-1]
+            + "]:",
+            *lines,
+            f"    return {before}",
+        ]
+    )
 
 
 def storages(module) -> list[str]:
@@ -114,8 +126,17 @@ def main(x: f32[n, 4]) -> Tuple[f32[4*n], f32[2*n, 2]]:
     assert sum(isinstance(b.value, RunKernel) for b in main.bindings) == 1
 
 
-@pytest.mark.parametrize("old, new", [
-    ("n, m, 4", "n, 4*m"), ("n, 4*m", "n, m, 4"), ("m*n, 6", "m, n, 2, 3"), ("n, 1, m", "n, m"), ("2*n, 3", "n, 6"), ("n, 6", "3*n, 2")])
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("n, m, 4", "n, 4*m"),
+        ("n, 4*m", "n, m, 4"),
+        ("m*n, 6", "m, n, 2, 3"),
+        ("n, 1, m", "n, m"),
+        ("2*n, 3", "n, 6"),
+        ("n, 6", "3*n, 2"),
+    ],
+)
 def test_symbolic_reshapes_are_views(old, new):
     shape = f"({new},)"
     text = f"""
@@ -139,6 +160,20 @@ def main(x: f32[n, n]) -> f32[n, n]:
     assert not any(isinstance(b.value, View) for b in compiled(text)["main"].bindings)
 
 
+@pytest.mark.parametrize(
+    "step", ["slice(v0, starts=(0,), sizes=(3,), steps=(1,))", "slice(v0, starts=(1,), sizes=(3,), steps=(1,))"]
+)
+def test_a_part_is_no_view(step):
+    text = f"""
+def main(x: f32[5]) -> f32[3]:
+    with dataflow():
+        v0: f32[5] = sort(x, axis=0)
+        v1: f32[3] = {step}
+        output(v1)
+    return v1"""
+    assert not any(isinstance(b.value, View) for b in compiled(text)["main"].bindings)
+
+
 def packed(text: str, width: int):
     stages = run(parse(text), (*GRAPH_PASSES, *KERNEL_PASSES, pack_weights(lambda dtype: width)))
     return stages[-1].module
@@ -155,8 +190,10 @@ def main(x: f32[n, {k}], *, w: f32[{w}], z: f32[{k}, {j}]) -> f32[n, {j}]:
 
 
 @pytest.mark.parametrize("j", [7, 8, 9, 20])
-@pytest.mark.parametrize("weight, product, transposed", [
-    ("{k}, {j}", "matmul(x, w)", False), ("{j}, {k}", 'einsum((x, w), subscripts="ik,jk->ij")', True)])
+@pytest.mark.parametrize(
+    "weight, product, transposed",
+    [("{k}, {j}", "matmul(x, w)", False), ("{j}, {k}", 'einsum((x, w), subscripts="ik,jk->ij")', True)],
+)
 def test_packed_products(j, weight, product, transposed):
     text = PRODUCT.format(k=8, j=j, w=weight.format(k=8, j=j), product=product, both="add(v0, v1)")
     module = packed(text, 8)

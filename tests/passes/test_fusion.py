@@ -1,4 +1,5 @@
 """Which calls become one kernel, and what the kernels look like."""
+
 import pytest
 
 from minirelax.ir.interpret import interpret
@@ -19,15 +20,19 @@ def calls(module) -> list[str]:
     return [b.value.kernel for b in module["main"].bindings if hasattr(b.value, "kernel")]
 
 
-@pytest.mark.parametrize("name, kernels", [
-    ("softmax", ["max_subtract_exp_sum_divide"]),
-    ("column_softmax", ["max", "subtract_exp", "sum", "divide"]),
-    ("vector_softmax", ["max", "subtract_exp", "sum", "divide"]),
-    ("mlp", ["matmul_add_multiply_multiply_erf_add_multiply", "matmul_add_add"]),
-    ("argmax", ["multiply_argmax"]),
-    ("gather_norm", ["take_add_max_divide"]),
-    ("gated", ["add_square_sum_multiply_add_sqrt_divide_multiply", "matmul", "matmul_negative_exp_add_divide_multiply"]),
-    ("rotary", ["cos_sin_slice_slice_negative_concatenate_multiply_add", "concatenate_2", "transpose_matmul"])])
+@pytest.mark.parametrize(
+    "name, kernels",
+    [
+        ("softmax", ["max_subtract_exp_sum_divide"]),
+        ("column_softmax", ["max", "subtract_exp", "sum", "divide"]),
+        ("vector_softmax", ["max", "subtract_exp", "sum", "divide"]),
+        ("mlp", ["matmul_add_multiply_multiply_erf_add_multiply", "matmul_add_add"]),
+        ("argmax", ["multiply_argmax"]),
+        ("gather_norm", ["take_add_max_divide"]),
+        ("gated", ["add_square_sum_multiply_add_sqrt_divide_multiply", "matmul", "matmul_negative_exp_add_divide_multiply"]),
+        ("rotary", ["cos_sin_slice_slice_negative_concatenate_multiply_add", "concatenate_2", "transpose_matmul"]),
+    ],
+)
 def test_groups(name, kernels):
     assert calls(fused(PROGRAMS[name][0])) == kernels
 
@@ -62,7 +67,10 @@ def test_leading_axes_have_the_same_names():
 def test_equal_layers_share_kernels():
     layer = "v{0}: f32[n, 8] = matmul({1}, w)\n        v{2}: f32[n, 8] = tanh(v{0})"
     body = "\n        ".join(layer.format(2 * i, f"v{2 * i - 1}" if i else "x", 2 * i + 1) for i in range(6))
-    module = fused(f"def main(x: f32[n, 8], w: f32[8, 8]) -> f32[n, 8]:\n    with dataflow():\n        {body}\n        output(v11)\n    return v11")
+    module = fused(
+        f"def main(x: f32[n, 8], w: f32[8, 8]) -> f32[n, 8]:\n    with dataflow():\n        {body}\n"
+        "        output(v11)\n    return v11"
+    )
     assert calls(module) == ["matmul_tanh"] * 6 and len(module.kernels) == 1
 
 
@@ -130,7 +138,7 @@ def main(x: f32[n], y: f32[_]) -> f32[m]:
         v6: f32[m] = tanh(v5)
         output(v6)
     return v6"""
-    module = fused(text)                                            # `run` verifies
+    module = fused(text)  # `run` verifies
     names = [str(b.var) for b in module["main"].bindings]
     assert names.index("v3") < names.index("v6")
 
@@ -162,9 +170,17 @@ def main(i: f32[k, j], k: f32[k, j]) -> f32[k]:
     assert abs(interpret(module, *args) - interpret(parse(text), *args)).max() < 1e-6
 
 
-@pytest.mark.parametrize("statement, kind", [
-    ("out[i, j] = x[i, j]", "elementwise"), ("out[i, j] = x[i, j] + y[j]", "elementwise"), ("out[i, j] = y[j]", "broadcast"),
-    ("out[i, j] = x[i, j] + z[j, i]", "injective"), ("out[i, j] = 1.0", "elementwise"), ("out[j, i] = z[i, j]", "injective")])
+@pytest.mark.parametrize(
+    "statement, kind",
+    [
+        ("out[i, j] = x[i, j]", "elementwise"),
+        ("out[i, j] = x[i, j] + y[j]", "elementwise"),
+        ("out[i, j] = y[j]", "broadcast"),
+        ("out[i, j] = x[i, j] + z[j, i]", "injective"),
+        ("out[i, j] = 1.0", "elementwise"),
+        ("out[j, i] = z[i, j]", "injective"),
+    ],
+)
 def test_patterns(statement, kind):
     rows, columns = ("m", "n") if statement.startswith("out[j") else ("n", "m")
     module = parse(f"""
@@ -177,6 +193,21 @@ def k(x: f32[n, m], y: f32[m], z: f32[m, n], out: f32[n, m], *, n, m):
 def main(x: f32[n]) -> f32[n]:
     return x""")
     assert pattern_of(module.kernels[0]) == kind
+
+
+def test_a_size_is_made_where_it_is_read():
+    module = fused("""
+def main(x: f32[n, m]) -> f32[n, m]:
+    with dataflow():
+        v0: i64[()] = size(size=m)
+        v1: f32[()] = cast(v0, dtype="f32")
+        v2: f32[n, 1] = sum(x, axes=(1,), keepdims=True)
+        v3: f32[n, 1] = divide(v2, v1)
+        v4: f32[n, m] = subtract(x, v3)
+        v5: f32[n, m] = divide(v4, v1)
+        output(v5)
+    return v5""")
+    assert len(calls(module)) == 1 and "/ f32(m)" in str(module.kernels[0])
 
 
 def test_a_user_kernel_takes_part():

@@ -1,4 +1,5 @@
 """fold_constants, merge_common, eliminate_dead_code, bind_parameters: what they must leave alone."""
+
 import numpy as np
 
 from minirelax.ir.interpret import interpret
@@ -86,13 +87,15 @@ def main(x: f32[2]) -> f32[2]:
 
 
 def test_a_match_cast_is_never_dead():
-    module = parse("""
+    module = parse(
+        """
 def main(x: f32[_]) -> f32[_]:
     with dataflow():
         v0: f32[n, 2] = match_cast(x, f32[n, 2])
         v1: f32[n, 2] = exp(v0)
         output()
-    return x""".replace("f32[_]", "f32[_, _]"))
+    return x""".replace("f32[_]", "f32[_, _]")
+    )
     assert [str(b.var) for b in eliminate_dead_code(module)["main"].bindings] == ["v0"]
 
 

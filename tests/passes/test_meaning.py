@@ -1,4 +1,5 @@
 """Every stage of every program means the same: the passes are right, also where a size is zero or one."""
+
 import numpy as np
 import pytest
 
@@ -50,6 +51,7 @@ def inputs(module: Module, sizes: dict[str, int]) -> tuple[list[np.ndarray], lis
     def array(type_):
         shape = [value(d, sizes) for d in type_.shape]
         return (rng.integers(-3, 7, shape) if type_.dtype[0] == "i" else rng.standard_normal(shape)).astype(type_.numpy_dtype)
+
     main = module["main"]
     return [array(v.type) for v in main.params], [array(v.type) for v in main.bound]
 

@@ -9,7 +9,7 @@ from minirelax.errors import ArgumentError, ShapeError, UnsupportedError
 from minirelax.frontend import operands
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.registry import function
-from minirelax.frontend.operands import as_dtype, asarray, axis_number, broadcast_shape, conform, promoted, require_equal
+from minirelax.frontend.operands import as_dtype, asarray, axis_number, broadcast_shape, conform, promoted_arrays, require_equal
 from minirelax.frontend.ufuncs import call_ufunc
 from minirelax.frontend.views import reshape
 from minirelax.ir.dim import product
@@ -18,7 +18,7 @@ from minirelax.ir.dim import product
 @function("matmul", "linalg.matmul")
 def matmul(x1, x2, /):
     """The matrix product over the last two axes; leading axes broadcast, vectors are rows and columns."""
-    a, b = promoted(x1, x2)
+    a, b = promoted_arrays(x1, x2)
     if not a.ndim or not b.ndim:
         raise ShapeError("matmul: a scalar has no axis to sum over", "use * to multiply by a number")
     require_equal(a.dims[-1], b.dims[-1 if b.ndim == 1 else -2], f"matmul({a.atom}, {b.atom}): inner sizes are")
@@ -35,7 +35,7 @@ def matmul(x1, x2, /):
 @function("dot")
 def dot(a, b):
     """Matrix product, inner product of vectors, or (for more axes) the sum over the last of one and the second-last of the other."""
-    x, y = promoted(a, b)
+    x, y = promoted_arrays(a, b)
     if not x.ndim or not y.ndim:
         return x * y
     if x.ndim <= 2 and y.ndim <= 2 or y.ndim == 1:
@@ -54,7 +54,7 @@ def vdot(a, b, /):
 def vecdot(x1, x2, /, *, axis=-1):
     """Inner products along an axis; the others broadcast."""
     from minirelax.frontend.functions.move import moveaxis
-    x, y = (moveaxis(v, axis, -1) for v in promoted(x1, x2))
+    x, y = (moveaxis(v, axis, -1) for v in promoted_arrays(x1, x2))
     require_equal(x.dims[-1], y.dims[-1], "vecdot: the axes summed over have sizes")
     return matmul(x[..., None, :], y[..., :, None])[..., 0, 0]
 
@@ -62,7 +62,7 @@ def vecdot(x1, x2, /, *, axis=-1):
 @function("inner")
 def inner(a, b, /):
     """The sum over the last axes of both."""
-    x, y = promoted(a, b)
+    x, y = promoted_arrays(a, b)
     return x * y if not x.ndim or not y.ndim else tensordot(x, y, ((x.ndim - 1,), (y.ndim - 1,)))
 
 
@@ -86,7 +86,7 @@ def kron(a, b):
 @function("tensordot", "linalg.tensordot")
 def tensordot(a, b, axes=2):
     """The sum over several axes of both."""
-    x, y = promoted(a, b)
+    x, y = promoted_arrays(a, b)
     if isinstance(axes, int):
         left, right = tuple(range(x.ndim - axes, x.ndim)), tuple(range(axes))
     else:
@@ -109,7 +109,7 @@ def einsum(subscripts, /, *operands_, dtype=None, optimize=False):
     if not isinstance(subscripts, str):
         raise UnsupportedError("np.einsum with lists of axes is not supported in a compiled function", 'write the subscripts as a string: "ij,jk->ik"')
     xs = [asarray(x) for x in operands_]
-    xs = [as_dtype(x, operands.promote((np.dtype(dtype),))) for x in xs] if dtype is not None else list(promoted(*xs))
+    xs = [as_dtype(x, operands.promote((np.dtype(dtype),))) for x in xs] if dtype is not None else list(promoted_arrays(*xs))
     terms, result = _expanded(subscripts.replace(" ", ""), xs)
     xs = _letters_agree(terms, xs)
     return xs[0].derived(xs[0].builder.op("einsum", tuple(x.atom for x in xs), subscripts=f"{','.join(terms)}->{result}"))
@@ -132,13 +132,13 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
 @function("convolve")
 def convolve(a, v, mode="full"):
     """The discrete convolution of two sequences, the second of a known size (a guard)."""
-    return _convolved(*promoted(a, v), mode)
+    return _convolved(*promoted_arrays(a, v), mode)
 
 
 @function("correlate")
 def correlate(a, v, mode="valid"):
     """The cross-correlation of two sequences, the second of a known size (a guard)."""
-    x, y = promoted(a, v)
+    x, y = promoted_arrays(a, v)
     return _convolved(x, y[::-1], mode)
 
 
@@ -193,5 +193,3 @@ def _letters_agree(terms: list[str], xs: list[TracedArray]) -> list[TracedArray]
             sizes[c] = common
     return [conform(x, tuple(sizes[c] for c in term)) for term, x in zip(terms, xs, strict=True)]
 
-
-__all__ = ["call_ufunc", "dot", "einsum", "matmul", "tensordot"]

@@ -212,5 +212,3 @@ def _matrix(m: object) -> TracedArray:
     x = asarray(m)
     return operands.broadcast(x, (x.dims[0], x.dims[0])) if x.ndim == 1 else x
 
-
-__all__ = ["Const", "filled", "zeros", "arange"]

@@ -10,7 +10,7 @@ from minirelax.frontend import operands
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.move import atleast_1d, atleast_2d, atleast_3d, expand_dims, flip
 from minirelax.frontend.functions.registry import function
-from minirelax.frontend.operands import as_dtype, asarray, axes_tuple, axis_number, conform, promoted, require_equal
+from minirelax.frontend.operands import as_dtype, asarray, axes_tuple, axis_number, conform, promoted_arrays, require_equal
 from minirelax.frontend.promotion import name_of
 from minirelax.frontend.size import Size
 from minirelax.frontend.views import reshape
@@ -32,7 +32,7 @@ def concatenate(arrays, /, axis=0, *, dtype=None):
     for x, i in itertools.product(xs[1:], range(xs[0].ndim)):
         if i != at:
             require_equal(xs[0].dims[i], x.dims[i], f"all the input array dimensions except for the concatenation axis must match; axis {i} has")
-    xs = [as_dtype(x, name_of(dtype)) for x in xs] if dtype is not None else list(promoted(*(x.derived(x.atom) for x in xs)))
+    xs = [as_dtype(x, name_of(dtype)) for x in xs] if dtype is not None else list(promoted_arrays(*xs))
     xs = [conform(x, tuple(x.dims[i] if i == at else xs[0].dims[i] for i in range(x.ndim))) for x in xs]
     return xs[0].derived(xs[0].builder.op("concatenate", tuple(x.atom for x in xs), axis=at))
 
@@ -44,7 +44,7 @@ def stack(arrays, axis=0, *, dtype=None):
     if not xs:
         raise ShapeError("need at least one array to stack")
     if all(x.weak for x in xs):                            # Python numbers: their own promotion
-        xs = list(promoted(*xs))
+        xs = list(promoted_arrays(*xs))
     if any(x.ndim != xs[0].ndim for x in xs):
         raise ShapeError("all input arrays must have the same shape")
     return concatenate([expand_dims(x.derived(x.atom), axis) for x in xs], axis, dtype=dtype)
@@ -276,8 +276,7 @@ def _repeated(x: TracedArray, own: tuple[Dim, ...], reps: tuple[Dim, ...], befor
 def _rolled(x: TracedArray, shift: object, at: int) -> TracedArray:
     n = x.shape[at]
     if isinstance(shift, TracedArray):
-        places = np.arange(1) if False else _counting(x, at)
-        return x.take((places - shift) % x.builder.number(x.dims[at]), at)
+        return x.take((_counting(x, at) - shift) % x.builder.number(x.dims[at]), at)
     if isinstance(n, int) and n == 0:
         return x.copy()
     if isinstance(n, Size) and not x.builder.facts.decide("!=", n.dim, 0, declared=True):
@@ -293,5 +292,3 @@ def _counting(x: TracedArray, at: int) -> TracedArray:
 def _depth(arrays: object) -> int:
     return 1 + max(map(_depth, arrays)) if isinstance(arrays, list) else 0
 
-
-__all__ = ["axes_tuple", "concatenate", "stack"]

@@ -12,7 +12,7 @@ from minirelax.frontend.functions.contract import matmul
 from minirelax.frontend.functions.create import eye
 from minirelax.frontend.functions.reduce import max_, min_, sum_
 from minirelax.frontend.functions.registry import function
-from minirelax.frontend.operands import as_dtype, asarray, axes_tuple, broadcast_shape, conform, promoted, require_equal
+from minirelax.frontend.operands import as_dtype, asarray, axes_tuple, broadcast_shape, conform, promoted_arrays, require_equal
 from minirelax.frontend.promotion import floating
 from minirelax.frontend.ufuncs import call_ufunc
 
@@ -97,7 +97,7 @@ def cholesky(a, /, *, upper=False):
 @function("linalg.solve")
 def solve(a, b):
     """The solution of linear systems."""
-    x, y = promoted(a, b)
+    x, y = promoted_arrays(a, b)
     x, y = _square(_floats(x)), _floats(y)
     if not y.ndim:
         raise ShapeError("linalg.solve: the right side needs at least one axis")

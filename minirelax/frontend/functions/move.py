@@ -41,7 +41,7 @@ def transpose(a, axes=None):
     order = tuple(reversed(range(x.ndim))) if axes is None else tuple(axis_number(i, x.ndim) for i in axes)
     if sorted(order) != list(range(x.ndim)):
         raise ShapeError(f"axes {axes} don't match array with {x.ndim} axes")
-    return x.view(TransposeView(order))
+    return x.show(TransposeView(order))
 
 
 @function("matrix_transpose", "linalg.matrix_transpose")
@@ -129,9 +129,9 @@ def atleast_3d(*arys):
 def broadcast_to(array, shape):
     """The elements repeated to a larger shape: read-only."""
     x, dims = asarray(array), shape_dims(shape)
-    if broadcast_shape(x.dims, dims) != tuple(map(x.builder.facts.resolve, dims)):
+    if not operands.fits(x.dims, dims):
         raise ShapeError(f"cannot broadcast an array of shape {operands.shape_text(x.dims)} to shape {operands.shape_text(dims)}")
-    return x.view(BroadcastView(dims))
+    return x.show(BroadcastView(dims))
 
 
 @function("broadcast_arrays")
@@ -139,7 +139,7 @@ def broadcast_arrays(*args):
     """All arrays repeated to their common shape."""
     arrays = [asarray(a) for a in args]
     shape = broadcast_shape(*(a.dims for a in arrays))
-    return tuple(a.view(BroadcastView(shape)) for a in arrays)
+    return tuple(a.show(BroadcastView(shape)) for a in arrays)
 
 
 @function("broadcast_shapes")
@@ -247,8 +247,9 @@ def _each(arrays, fn):
 def _wanted_shape(x: TracedArray, shape: object) -> tuple[Dim, ...]:
     """The new shape with -1 replaced, and shown (or guarded) to have as many elements."""
     sizes = shape if isinstance(shape, tuple | list) else (shape,)
-    if not all(isinstance(s, Size | int | np.integer) for s in sizes):
-        raise ArgumentError(f"a shape consists of integers, not {next(type(s).__name__ for s in sizes if not isinstance(s, Size | int | np.integer))}")
+    for s in sizes:
+        if not hasattr(s, "__index__"):
+            raise ArgumentError(f"a shape consists of integers, not {type(s).__name__}")
     dims, facts = list(x.builder.dims(sizes)), x.builder.facts
     unknown = [i for i, d in enumerate(dims) if d == -1]
     if len(unknown) > 1:
@@ -257,11 +258,24 @@ def _wanted_shape(x: TracedArray, shape: object) -> tuple[Dim, ...]:
     if unknown:
         rest = product([d for d in dims if d != -1])
         dims[unknown[0]] = _exact_quotient(total, rest, x, shape)
-    elif not facts.is_equal(total, product(dims)):
+    elif not facts.is_equal(total, product(dims)) and not _same_axes(x, dims):
         if not (facts.truth("==", total, product(dims)) and facts.may_assume(total - product(dims))):
             raise _does_not_fit(x, shape, total, product(dims))
         facts.assume_equal(total, product(dims))
     return tuple(map(facts.resolve, dims))
+
+
+def _same_axes(x: TracedArray, dims: list[Dim]) -> bool:
+    """Is the new shape the old one, but for axes of size 1, in this call?  Then that is the fact to take."""
+    facts = x.builder.facts
+    pairs = list(zip([d for d in x.dims if d != 1], [d for d in dims if d != 1], strict=False))
+    if len(pairs) != sum(d != 1 for d in x.dims) or len(pairs) != sum(d != 1 for d in dims):
+        return False
+    if not all(facts.is_equal(d, e) or facts.truth("==", d, e) and facts.may_assume(d - e) for d, e in pairs):
+        return False
+    for d, e in pairs:
+        facts.assume_equal(d, e)
+    return True
 
 
 def _exact_quotient(total: Dim, rest: Dim, x: TracedArray, shape: object) -> Dim:
@@ -289,11 +303,12 @@ def _does_not_fit(x: TracedArray, shape: object, total: Dim, wanted: Dim) -> Sha
 
 def _reshaped(x: TracedArray, dims: tuple[Dim, ...]) -> TracedArray:
     """A view where NumPy gives one.  Where that depends on strides, a copy, linked so that writing to either is noticed."""
-    adds_ones_only = [d for d in dims if d != 1] == [d for d in x.dims if d != 1]
+    new, old = ([d for d in shape if d != 1] for shape in (dims, x.dims))
+    adds_ones_only = len(new) == len(old) and all(map(x.builder.facts.is_equal, new, old))
     if x.in_order or adds_ones_only:
         if not adds_ones_only:
             x.root.reshaped = True
-        return x.view(ReshapeView(dims))
+        return x.show(ReshapeView(dims))
     copied = x.derived(ReshapeView(dims).read(x.builder, x.atom))
     copied.link(x)
     return copied

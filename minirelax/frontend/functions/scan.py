@@ -8,7 +8,7 @@ from minirelax.frontend import operands
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.registry import function
 from minirelax.frontend.indexing import inner_size
-from minirelax.frontend.operands import as_dtype, asarray, axis_number, promoted
+from minirelax.frontend.operands import as_dtype, asarray, axis_number, promoted_arrays
 from minirelax.frontend.promotion import accumulator, floating, name_of
 from minirelax.frontend.ufuncs import call_ufunc, emit
 from minirelax.ir.graph import MatchCast
@@ -48,7 +48,7 @@ def diff(a, n=1, axis=-1, prepend=np._NoValue, append=np._NoValue):
 
     def end(value):
         y = asarray(value)
-        return operands.broadcast(as_dtype(y, x.type.dtype), tuple(1 if i == at else d for i, d in enumerate(x.dims))) if not y.ndim else y
+        return operands.broadcast(y.derived(y.atom), tuple(1 if i == at else d for i, d in enumerate(x.dims))) if not y.ndim else y
     parts = [*([] if prepend is np._NoValue else [end(prepend)]), x, *([] if append is np._NoValue else [end(append)])]
     x = concatenate(parts, at) if len(parts) > 1 else x
     for _ in range(n):
@@ -124,7 +124,7 @@ def unique(ar):
 @function("searchsorted")
 def searchsorted(a, v, side="left"):
     """Where each value would go into an ascending array."""
-    line, values = promoted(a, v)
+    line, values = promoted_arrays(a, v)
     if line.ndim != 1:
         raise ShapeError("object too deep for desired array: searchsorted needs one axis")
     return line.derived(line.builder.op("searchsorted", line.atom, values.atom, side=side))

@@ -238,5 +238,3 @@ def _same_lines(x: TracedArray, i: TracedArray, axis: int) -> tuple[TracedArray,
     shape = broadcast_shape(others(x), others(i))
     return tuple(conform(a, tuple(a.dims[n] if n == axis else d for n, d in enumerate(shape))) for a in (x, i))
 
-
-__all__ = ["clip", "diagonal", "operands", "take", "where"]
