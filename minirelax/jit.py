@@ -9,13 +9,13 @@
 (array([[0.25, 0.25, 0.25, 0.25],
        [0.25, 0.25, 0.25, 0.25]]), array([[0.5, 0.5]]), 1)
 """
+
 from __future__ import annotations
 
 import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,23 +35,15 @@ if TYPE_CHECKING:
     from minirelax.explore import Compilations, Diff, MemoryPlan, Stages
 
 TARGETS = ("cpu", "interpret")
-MOST_PLAIN = 8                                # programs tried without looking at the signature
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A module after one step, and how long the step took."""
-
-    name: str
-    module: Module
-    milliseconds: float
+MOST_PLAIN = 8  # programs tried without looking at the signature
 
 
 class Entry:
     """One compilation: the trace, the executable, and the program bound to the latest weights."""
 
-    def __init__(self, traced: TraceResult, executable, milliseconds: float):
-        self.traced, self.executable, self.milliseconds = traced, executable, milliseconds
+    def __init__(self, traced: TraceResult, executable, milliseconds: float, tracing: float):
+        self.traced, self.executable = traced, executable
+        self.milliseconds, self.tracing = milliseconds, tracing  # all of it, and the trace alone
         self.weights: tuple | None = None
         self.program: Callable | None = None
         self.simple = self._is_simple()
@@ -59,7 +51,12 @@ class Entry:
     def bind(self, weights: tuple[np.ndarray, ...]) -> Callable:
         """The program for these weights: bound anew if any is another array than last time."""
         program, known = self.program, self.weights
-        if program is None or known is None or len(known) != len(weights) or any(a is not b for a, b in zip(known, weights, strict=True)):
+        if (
+            program is None
+            or known is None
+            or len(known) != len(weights)
+            or any(a is not b for a, b in zip(known, weights, strict=True))
+        ):
             program = self.executable.bind(weights)
             self.weights, self.program = weights, program
         return program
@@ -81,8 +78,13 @@ class Entry:
     def _is_simple(self) -> bool:
         """Do arrays go in and one array come out, with nothing else to do?"""
         t = self.traced
-        return (t.out_tree is LEAF and t.results[0].output is not None and not t.mutations and not t.results[0].python
-                and not any(p.bound or p.python for p in t.params))
+        return (
+            t.out_tree is LEAF
+            and t.results[0].output is not None
+            and not t.mutations
+            and not t.results[0].python
+            and not any(p.bound or p.python for p in t.params)
+        )
 
 
 class JitFunction:
@@ -91,8 +93,16 @@ class JitFunction:
     Thread-safe.  `.stages`, `.source` and the like describe the latest compilation.
     """
 
-    def __init__(self, fn: Callable, *, static: tuple[str, ...] = (), constants: tuple[str, ...] = (),
-                 bounds: Mapping[str, tuple[int, int]] | None = None, target: str = "cpu", validate: bool = False):
+    def __init__(
+        self,
+        fn: Callable,
+        *,
+        static: tuple[str, ...] = (),
+        constants: tuple[str, ...] = (),
+        bounds: Mapping[str, tuple[int, int]] | None = None,
+        target: str = "cpu",
+        validate: bool = False,
+    ):
         if target not in TARGETS:
             raise ArgumentError(f"jit(..., target={target!r}): there is no such target", f"use one of {', '.join(TARGETS)}")
         functools.update_wrapper(self, fn)
@@ -123,8 +133,16 @@ class JitFunction:
         return f"<jit of {self.signature.name}, {len(self._all)} compilations>"
 
     def __reduce__(self):
-        return _again, (self.fn, {"static": tuple(self.signature.static), "constants": tuple(self.signature.constants), "bounds": self.bounds,
-                                  "target": self.target, "validate": self.validate})
+        return _again, (
+            self.fn,
+            {
+                "static": tuple(self.signature.static),
+                "constants": tuple(self.signature.constants),
+                "bounds": self.bounds,
+                "target": self.target,
+                "validate": self.validate,
+            },
+        )
 
     # ---- as in JAX: stop after tracing, lowering, compiling
 
@@ -135,6 +153,7 @@ class JitFunction:
     def lower(self, *args, **kwargs) -> Module:
         """The module after all passes, for these arguments."""
         from minirelax.pipeline import passes, run
+
         return run(self._traced(args, kwargs).module, passes(self.bounds or None))[-1].module
 
     def compile(self, *args, **kwargs) -> JitFunction:
@@ -154,6 +173,7 @@ class JitFunction:
     def compilations(self) -> Compilations:
         """One entry per compilation: argument types, the facts it rests on, and the lines that asked for them."""
         from minirelax.explore import Compilation, Compilations
+
         return Compilations(Compilation(e.traced.arguments, e.traced.facts, e.milliseconds) for e in self._all)
 
     @property
@@ -165,9 +185,12 @@ class JitFunction:
     def stages(self) -> Stages:
         """The module after each pass of the latest compilation."""
         from minirelax.explore import Stages
+
+        from minirelax.passes.base import Stage
+
         latest = self._latest
         own = [s for s in latest.executable.stages if s.name != "trace"]
-        return Stages([Stage("trace", latest.traced.module, latest.milliseconds), *own])
+        return Stages([Stage("trace", latest.traced.module, latest.tracing), *own])
 
     def diff(self, name: str, since: str | None = None) -> Diff:
         """What the pass `name` changed."""
@@ -182,6 +205,7 @@ class JitFunction:
     def memory(self) -> MemoryPlan:
         """The memory plan of the latest compilation."""
         from minirelax.explore import memory_plan
+
         return memory_plan(self.stages["plan_memory"].module)
 
     @property
@@ -193,7 +217,7 @@ class JitFunction:
 
     def _call(self, args: tuple, kwargs: dict) -> object:
         if _holds_traced(args) or kwargs and _holds_traced(tuple(kwargs.values())):
-            return self.fn(*args, **kwargs)                       # inside another trace: inlined
+            return self.fn(*args, **kwargs)  # inside another trace: inlined
         call = self.signature.bind(args, kwargs)
         for entry in self._entries.get(call.key, ()):
             outputs = self._run(entry, call)
@@ -202,8 +226,10 @@ class JitFunction:
         entry = self._entry(call)
         outputs = self._run(entry, call)
         if outputs is None:
-            raise RunError(f"{self.signature.name}: the program compiled for these arguments does not accept them: "
-                           f"{explain_mismatch(entry.traced.main, call.arrays, call.paths).what}")
+            raise RunError(
+                f"{self.signature.name}: the program compiled for these arguments does not accept them: "
+                f"{explain_mismatch(entry.traced.main, call.arrays, call.paths).what}"
+            )
         return entry.result(outputs, call.arguments)
 
     def _run(self, entry: Entry, call: Call) -> tuple[np.ndarray, ...] | None:
@@ -211,8 +237,15 @@ class JitFunction:
         _check_writable(entry, call)
         outputs = entry.bind(call.weights)(call.arrays)
         if outputs is not None and self.validate:
+            from minirelax.passes.base import Stage
             from minirelax.runtime.validate import validate
-            validate([Stage("trace", entry.traced.module, entry.milliseconds), *entry.executable.stages], call.arrays, call.weights, outputs)
+
+            validate(
+                [Stage("trace", entry.traced.module, entry.tracing), *entry.executable.stages],
+                call.arrays,
+                call.weights,
+                outputs,
+            )
         return outputs
 
     def _entry(self, call: Call) -> Entry:
@@ -223,7 +256,8 @@ class JitFunction:
                     return entry
             start = time.perf_counter()
             traced = trace_call(self.signature, call, self.bounds)
-            entry = Entry(traced, self._executable(traced.module), 1e3 * (time.perf_counter() - start))
+            tracing = 1e3 * (time.perf_counter() - start)
+            entry = Entry(traced, self._executable(traced.module), 1e3 * (time.perf_counter() - start), tracing)
             self._entries.setdefault(call.key, []).append(entry)
             self._all.append(entry)
             if entry.simple and not call.static and not self.validate:
@@ -236,12 +270,19 @@ class JitFunction:
             return ReferenceExecutable(module)
         from minirelax.explore import Progress
         from minirelax.pipeline import compile_module
+
         with Progress() as report:
             return compile_module(module, bounds=self.bounds or None, progress=report)
 
     def _traced(self, args: tuple, kwargs: dict) -> TraceResult:
-        return trace_function(self.fn, *args, static=tuple(self.signature.static), constants=tuple(self.signature.constants),
-                              bounds=self.bounds, **kwargs)
+        return trace_function(
+            self.fn,
+            *args,
+            static=tuple(self.signature.static),
+            constants=tuple(self.signature.constants),
+            bounds=self.bounds,
+            **kwargs,
+        )
 
     @property
     def _latest(self) -> Entry:
@@ -255,8 +296,15 @@ class JitFunction:
         return getattr(self._latest.executable, name)
 
 
-def jit(fn: Callable | None = None, *, static: tuple[str, ...] = (), constants: tuple[str, ...] = (),
-        bounds: Mapping[str, tuple[int, int]] | None = None, target: str = "cpu", validate: bool = False) -> JitFunction:
+def jit(
+    fn: Callable | None = None,
+    *,
+    static: tuple[str, ...] = (),
+    constants: tuple[str, ...] = (),
+    bounds: Mapping[str, tuple[int, int]] | None = None,
+    target: str = "cpu",
+    validate: bool = False,
+) -> JitFunction:
     """Compile an array function written with NumPy.
 
     `static` arguments are ordinary Python values: each new one is compiled for.  `constants` are arguments that hold weights:
@@ -295,14 +343,20 @@ def _check_writable(entry: Entry, call: Call) -> None:
     for i, _ in traced.mutations:
         path, given = traced.params[i].path, call.arguments[i]
         if not isinstance(given, np.ndarray) or not given.flags.writeable:
-            raise ArgumentError(f"argument {path} is written to, but it is " + ("read-only" if isinstance(given, np.ndarray) else "no array"),
-                                f"pass a copy: np.array({path})")
+            raise ArgumentError(
+                f"argument {path} is written to, but is {'read-only' if isinstance(given, np.ndarray) else 'no array'}",
+                f"pass a copy: np.array({path})",
+            )
         if i in traced.in_order and not given.flags.c_contiguous:
-            raise ArgumentError(f"argument {path} is written to through a reshape, which NumPy does only for contiguous arrays",
-                                f"pass np.ascontiguousarray({path})")
+            raise ArgumentError(
+                f"argument {path} is written to through a reshape, which NumPy does only for contiguous arrays",
+                f"pass np.ascontiguousarray({path})",
+            )
         for k, other in enumerate(call.arguments):
             if k != i and isinstance(other, np.ndarray) and np.may_share_memory(given, other):
-                raise ArgumentError(f"argument {path} is written to and shares memory with {traced.params[k].path}", f"pass a copy: {path}.copy()")
+                raise ArgumentError(
+                    f"argument {path} is written to and shares memory with {traced.params[k].path}", f"pass a copy: {path}.copy()"
+                )
 
 
 __all__ = ["JitFunction", "jit", "trace"]

@@ -7,19 +7,58 @@ symbolic sizes and give arrays that may be filled in place.  It is also the name
 >>> mnp.sum(mnp.ones((2, 3))), mnp.maximum is np.maximum, mnp.float32 is np.float32
 (np.float64(6.0), True, True)
 """
+
 from __future__ import annotations
 
 import numpy as np
 
-from minirelax.errors import UnsupportedError
-from minirelax.frontend.casts import match_cast
+from minirelax.frontend.casts import match_cast  # noqa: F401  part of the namespace
 from minirelax.frontend.functions import FUNCTIONS, public
 from minirelax.frontend.ufuncs import OPNAMES, SPECIAL
 from minirelax.ops import OPS
 
-DTYPES = ("bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "intp", "double", "single")
-PLAIN = ("pi", "e", "inf", "nan", "newaxis", "euler_gamma", "dtype", "finfo", "iinfo", "isdtype", "result_type", "can_cast", "promote_types",
-         "ndarray", "generic", "number", "integer", "floating", "errstate", "isscalar", "ndindex", "asarray", "s_", "index_exp")
+DTYPES = (
+    "bool_",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+    "intp",
+    "double",
+    "single",
+)
+PLAIN = (
+    "pi",
+    "e",
+    "inf",
+    "nan",
+    "newaxis",
+    "euler_gamma",
+    "dtype",
+    "finfo",
+    "iinfo",
+    "isdtype",
+    "result_type",
+    "can_cast",
+    "promote_types",
+    "ndarray",
+    "generic",
+    "number",
+    "integer",
+    "floating",
+    "errstate",
+    "isscalar",
+    "ndindex",
+    "asarray",
+    "s_",
+    "index_exp",
+)
 
 
 class Linalg:
@@ -32,7 +71,11 @@ class Linalg:
 def _unknown(name: str) -> AttributeError:
     where, _, last = f"numpy.{name}".rpartition(".")
     known = hasattr(np.linalg if where.endswith("linalg") else np, last)
-    return AttributeError(f"minirelax.{name} does not exist: {where} has no {last}" if not known else f"{where}.{last} is not supported in a compiled function")
+    return AttributeError(
+        f"minirelax.{name} does not exist: {where} has no {last}"
+        if not known
+        else f"{where}.{last} is not supported in a compiled function"
+    )
 
 
 def _ufuncs() -> dict[str, np.ufunc]:
@@ -61,6 +104,5 @@ def __getattr__(name: str):
     raise _unknown(name)
 
 
-__all__ = sorted(n for n in globals() if not n.startswith("_") and n not in ("annotations", "np", "FUNCTIONS", "OPS", "OPNAMES", "SPECIAL", "DTYPES",
-                                                                          "PLAIN", "public", "UnsupportedError", "Linalg"))
-_ = match_cast
+_PRIVATE = ("annotations", "np", "FUNCTIONS", "OPS", "OPNAMES", "SPECIAL", "DTYPES", "PLAIN", "public", "Linalg")
+__all__ = sorted(n for n in globals() if n.isidentifier() and not n.startswith("_") and n not in _PRIVATE)

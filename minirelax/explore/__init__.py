@@ -9,7 +9,8 @@ from minirelax.explore.highlight import highlighted, mimebundle
 from minirelax.explore.memory import MemoryPlan, memory_plan
 from minirelax.explore.progress import Progress
 from minirelax.explore.stages import Stages
+from minirelax.explore.tiling import Tiling
 from minirelax.explore.view import View
 
 __all__ = [
-    "Compilation", "Compilations", "Diff", "MemoryPlan", "Progress", "Stages", "View", "highlighted", "memory_plan", "mimebundle"]
+    "Compilation", "Compilations", "Diff", "MemoryPlan", "Progress", "Stages", "Tiling", "View", "highlighted", "memory_plan", "mimebundle"]

@@ -3,6 +3,7 @@
 An array is a root, which holds its current value, or a view of another array.  Assigning to either replaces the root's
 value, and every view reads what the root then holds, so in-place code means what it means in NumPy.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from minirelax.ir.dim import Dim, product
 from minirelax.ir.graph import Atom
 from minirelax.ir.types import NUMPY_DTYPES, Tensor
 
-CHOOSE = "choose with np.where, branch with minirelax.cond, loop with minirelax.while_loop"
+CHOOSE = "choose with np.where, or use minirelax.cond or minirelax.while_loop"
 COPY = "call .copy() on one of them first"
 
 
@@ -29,14 +30,16 @@ class TracedArray:
 
     __slots__ = ("builder", "weak", "_atom", "_version", "_parent", "_view", "_unclear", "_tainted", "reshaped", "constant")
 
-    def __init__(self, builder: Builder, atom: Atom, weak: type | None = None, parent: TracedArray | None = None, view: View | None = None):
+    def __init__(
+        self, builder: Builder, atom: Atom, weak: type | None = None, parent: TracedArray | None = None, view: View | None = None
+    ):
         self.builder, self.weak = builder, weak
         self._atom, self._version = atom, 0
         self._parent, self._view = parent, view
-        self._unclear: list[TracedArray] = []      # roots that share memory with this one or not, depending on strides
-        self._tainted = False                      # one of those was written to
-        self.reshaped = False                      # a view of another shape exists, as NumPy gives it if memory is in order
-        self.constant = ""                         # the reason why this array must not be written to
+        self._unclear: list[TracedArray] = []  # roots that share memory with this one or not, depending on strides
+        self._tainted = False  # one of those was written to
+        self.reshaped = False  # a view of another shape exists, as NumPy gives it if memory is in order
+        self.constant = ""  # the reason why this array must not be written to
         if parent is not None:
             self._version = parent.root._version
 
@@ -162,6 +165,7 @@ class TracedArray:
     def __array_namespace__(self, api_version=None):
         """The array API standard's namespace: `minirelax.numpy`."""
         import minirelax.numpy
+
         return minirelax.numpy
 
     def __repr__(self) -> str:
@@ -170,8 +174,10 @@ class TracedArray:
     # ---- questions that have no answer yet
 
     def _branch(self, question: str) -> BranchError:
-        static = " or name the argument in jit(..., static=(...))" if self.weak else ""
-        return BranchError(f"{question} of a traced array ({self.type}) is not known while the function is traced", CHOOSE + static)
+        static = ", or name the argument in jit(static=...)" if self.weak else ""
+        return BranchError(
+            f"{question} of a traced array ({self.type}) is not known while the function is traced", CHOOSE + static
+        )
 
     def __bool__(self) -> bool:
         raise self._branch("the truth value")
@@ -188,8 +194,10 @@ class TracedArray:
     tolist = tobytes = item
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        raise BranchError(f"NumPy asked for the elements of a traced array ({self.type}), which are not known while the function is traced",
-                          "call the function of the same name in minirelax.numpy; make arrays that you fill with minirelax.numpy.zeros or np.zeros_like")
+        raise BranchError(
+            f"NumPy asked for the elements of a traced array ({self.type}): not known while the function is traced",
+            "call the function of that name in minirelax.numpy; make arrays to fill with minirelax.numpy.zeros or np.zeros_like",
+        )
 
     def __hash__(self) -> int:
         raise TypeError("unhashable type: an array")
@@ -219,14 +227,17 @@ class TracedArray:
 
     def __array_function__(self, func, types, args, kwargs):
         from minirelax.frontend.functions.registry import array_function
+
         return array_function(func, args, kwargs)
 
     def __getitem__(self, key) -> TracedArray:
         from minirelax.frontend.indexing import get_item
+
         return get_item(self, key)
 
     def __setitem__(self, key, value) -> None:
         from minirelax.frontend.indexing import set_item
+
         set_item(self, key, value)
 
     def __copy__(self) -> TracedArray:
@@ -269,6 +280,7 @@ class TracedArray:
 def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple, options: dict):
     """What NumPy's ufuncs do when one of their operands is traced."""
     from minirelax.frontend.ufuncs import call_ufunc, call_ufunc_method
+
     if method == "__call__":
         return call_ufunc(ufunc, inputs, **options)
     return call_ufunc_method(ufunc, method, inputs, options)
@@ -276,12 +288,14 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple, options: dict):
 
 def _function(name: str):
     from minirelax.frontend.functions import FUNCTIONS
+
     return FUNCTIONS[name]
 
 
 def _method(name: str):
     def method(self, *args, **options):
         return _function(name)(self, *args, **options)
+
     method.__name__, method.__doc__ = name, f"As ``numpy.{name}``."
     return method
 
@@ -289,7 +303,9 @@ def _method(name: str):
 def _binary(ufunc: np.ufunc, reflected: bool = False):
     def operator(self, other):
         from minirelax.frontend.ufuncs import call_operator
+
         return call_operator(ufunc, *((other, self) if reflected else (self, other)))
+
     operator.__doc__ = f"As ``numpy.{ufunc.__name__}``."
     return operator
 
@@ -297,7 +313,9 @@ def _binary(ufunc: np.ufunc, reflected: bool = False):
 def _in_place(ufunc: np.ufunc):
     def operator(self, other):
         from minirelax.frontend.ufuncs import call_operator, call_ufunc
+
         return call_operator(ufunc, self, other) if self.weak else call_ufunc(ufunc, (self, other), out=(self,))
+
     operator.__doc__ = f"As ``numpy.{ufunc.__name__}``, in place."
     return operator
 
@@ -305,17 +323,61 @@ def _in_place(ufunc: np.ufunc):
 def _unary(ufunc: np.ufunc):
     def operator(self):
         from minirelax.frontend.ufuncs import call_operator
+
         return call_operator(ufunc, self)
+
     operator.__doc__ = f"As ``numpy.{ufunc.__name__}``."
     return operator
 
 
-METHODS = ("sum", "prod", "mean", "var", "std", "min", "max", "argmin", "argmax", "any", "all", "cumsum", "cumprod", "dot", "ravel", "squeeze",
-           "swapaxes", "clip", "round", "take", "repeat", "nonzero", "argsort", "diagonal", "trace", "compress", "conj", "conjugate",
-           "searchsorted", "choose")
-BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide, "mod": np.remainder,
-          "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift,
-          "rshift": np.right_shift, "divmod": np.divmod}
+METHODS = (
+    "sum",
+    "prod",
+    "mean",
+    "var",
+    "std",
+    "min",
+    "max",
+    "argmin",
+    "argmax",
+    "any",
+    "all",
+    "cumsum",
+    "cumprod",
+    "dot",
+    "ravel",
+    "squeeze",
+    "swapaxes",
+    "clip",
+    "round",
+    "take",
+    "repeat",
+    "nonzero",
+    "argsort",
+    "diagonal",
+    "trace",
+    "compress",
+    "conj",
+    "conjugate",
+    "searchsorted",
+    "choose",
+)
+BINARY = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "matmul": np.matmul,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+    "divmod": np.divmod,
+}
 COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
 

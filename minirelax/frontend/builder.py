@@ -2,6 +2,7 @@
 
 Every value gets its name when it is born (``v0``, ``v1``, ...) and its binding remembers the user's line.
 """
+
 from __future__ import annotations
 
 import threading
@@ -34,8 +35,8 @@ class Builder:
         self.facts = Facts(taken)
         self.bindings: list[Binding] = []
         self.constants: list[Constant] = []
-        self.user_sizes: dict[str, Dim] = {}           # the user's letters -> our sizes
-        self.memory: dict[object, object] = {}         # results that must not be computed twice, such as the indices of a mask
+        self.user_sizes: dict[str, Dim] = {}  # the user's letters -> our sizes
+        self.memory: dict[object, object] = {}  # results that must not be computed twice, such as the indices of a mask
         self.closed = False
         self._taken = {"inf", "nan"}
         self._count = 0
@@ -52,8 +53,10 @@ class Builder:
     def emit(self, expr: Expr) -> Var | tuple[Var, ...]:
         """Bind the value of an expression; several variables for an op with several results."""
         if self.closed:
-            raise ArgumentError("a traced array was used after its trace had ended",
-                                "return arrays from the traced function; do not store them elsewhere")
+            raise ArgumentError(
+                "a traced array was used after its trace had ended",
+                "return arrays from the traced function; do not store them elsewhere",
+            )
         expr = self._resolved(expr)
         types = self.infer(expr)
         if not isinstance(types, tuple):
@@ -79,7 +82,7 @@ class Builder:
         try:
             return expr.infer(*(self.type_of(a) for a in expr.operands()))
         except CompileError as e:
-            raise type(e)(e.what, e.hint) from None            # again, with the user's line
+            raise type(e)(e.what, e.hint) from None  # again, with the user's line
 
     def type_of(self, atom: Atom) -> Type:
         """The type of a value under all facts so far."""
@@ -101,9 +104,11 @@ class Builder:
             return known[1]
         name = dtype_name(value.dtype)
         if name is None:
-            raise DTypeError(f"a constant of dtype {value.dtype} cannot be compiled", "use bool, an integer type, float32 or float64")
+            raise DTypeError(
+                f"a constant of dtype {value.dtype} cannot be compiled", "use bool, an integer type, float32 or float64"
+            )
         atom = Const(value.item(), name) if value.ndim == 0 else self._constant(Array(value))
-        self._by_identity[id(value)] = (value, atom)           # keeps the array alive, so that its id stays its own
+        self._by_identity[id(value)] = (value, atom)  # keeps the array alive, so that its id stays its own
         return atom
 
     def size(self, d: Dim) -> Size | int:
@@ -114,6 +119,7 @@ class Builder:
     def number(self, d: Dim) -> TracedArray:
         """A size as a scalar that mixes with arrays as a Python integer would."""
         from minirelax.frontend.array import TracedArray
+
         d = self.facts.resolve(d)
         atom = Const(d, "i64") if isinstance(d, int) else self.op("size", size=d)
         return TracedArray(self, atom, weak=int)
@@ -124,7 +130,9 @@ class Builder:
 
     def meaning(self, atom: Atom) -> object:
         """What a value is, such that equal computations on equal values are equal: for `memory`."""
-        return next((b.value for b in reversed(self.bindings) if b.var.name == atom.name), atom) if isinstance(atom, Var) else atom
+        return (
+            next((b.value for b in reversed(self.bindings) if b.var.name == atom.name), atom) if isinstance(atom, Var) else atom
+        )
 
     def finished_bindings(self) -> tuple[tuple[Binding, ...], dict[str, Var]]:
         """All bindings as they read under the final facts, and every variable's final form."""
@@ -132,6 +140,7 @@ class Builder:
 
         def latest(atom: Atom) -> Atom:
             return final.get(atom.name) or replace(atom, type=self.resolve_type(atom.type)) if isinstance(atom, Var) else atom
+
         done = []
         for b in self.bindings:
             expr = self._resolved(b.value).map_operands(latest)

@@ -1,4 +1,5 @@
 """`match_cast`: a fact about an array's shape that the user states and the compiled program checks."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -55,7 +56,11 @@ def _checked(x: np.ndarray, type_: Tensor | tuple) -> np.ndarray:
         type_ = Tensor(dtype_name(x.dtype), tuple(type_))
     if x.dtype != NUMPY_DTYPES[type_.dtype]:
         raise DTypeError(f"match_cast: an array of dtype {x.dtype} is not {type_}")
-    shape = tuple(n if d is None else d for d, n in zip(type_.shape or x.shape, x.shape, strict=False)) if type_.shape is not None else x.shape
+    shape = (
+        tuple(n if d is None else d for d, n in zip(type_.shape or x.shape, x.shape, strict=False))
+        if type_.shape is not None
+        else x.shape
+    )
     probe = Function("match_cast", (Var("x", Tensor(type_.dtype, shape)),), (), Const(0, "i64"))
     if len(shape) != x.ndim or sizes_of(probe, (x,)) is None:
         raise explain_mismatch(probe, (x,))

@@ -11,6 +11,7 @@ or fail in NumPy's way.
 >>> facts.decide("<=", n, 512), facts.resolve(minimum(n, 512)), [(g.left, g.relation, g.right) for g in facts.guards]
 (True, n, [(n, '<=', 512)])
 """
+
 from __future__ import annotations
 
 import itertools
@@ -18,7 +19,21 @@ from collections.abc import Iterator
 
 from minirelax.errors import ShapeError, user_frame
 from minirelax.ir.dim import (
-    Atom, Dim, DimExpr, atoms, floordiv, is_nonnegative, linear, maximum, minimum, mod, names, substitute, symbol, value)
+    Atom,
+    Dim,
+    DimExpr,
+    atoms,
+    floordiv,
+    is_nonnegative,
+    linear,
+    maximum,
+    minimum,
+    mod,
+    names,
+    substitute,
+    symbol,
+    value,
+)
 from minirelax.ir.graph import Guard, Source
 
 LETTERS = ("n", "m", "k", "l", "p", "q", "r", "s", "t", "u", "w", "h", "d", "b", "c", "g", "z")
@@ -36,16 +51,16 @@ class Facts:
     """Sizes by name, and everything that is known or assumed about them."""
 
     def __init__(self, taken: frozenset[str] = frozenset()):
-        self.taken = set(taken)                       # names that a new size must not have
-        self.hints: dict[str, int] = {}               # the sizes of this call
-        self.declared: set[str] = set()               # named by the user: no guards
-        self.inner: set[str] = set()                  # bound by a match_cast while running: no guards possible
-        self.guards: list[Guard] = []                 # checked at each call
-        self.assumed: list[Guard] = []                # the same and those that the parameters' types imply
+        self.taken = set(taken)  # names that a new size must not have
+        self.hints: dict[str, int] = {}  # the sizes of this call
+        self.declared: set[str] = set()  # named by the user: no guards
+        self.inner: set[str] = set()  # bound by a match_cast while running: no guards possible
+        self.guards: list[Guard] = []  # checked at each call
+        self.assumed: list[Guard] = []  # the same and those that the parameters' types imply
         self._values: dict[str, Dim] = {}
         self._birth: dict[str, int] = {}
-        self._known: list[Dim] = []                   # expressions that are >= 0
-        self._zero: set[Dim] = set()                  # expressions that are 0, besides those substituted
+        self._known: list[Dim] = []  # expressions that are >= 0
+        self._zero: set[Dim] = set()  # expressions that are 0, besides those substituted
         self._nonzero: set[Dim] = set()
         self._lower: dict[str, int] = {}
         self._upper: dict[str, int] = {}
@@ -80,7 +95,7 @@ class Facts:
         return found
 
     def substituted(self, d: Dim) -> Dim:
-        """`d` with the names that are no longer used replaced, and nothing else: for guards, which must not be read under themselves."""
+        """`d` with the names that are no longer used replaced, and nothing else: a guard must not be read under itself."""
         return substitute(d, self._values)
 
     def hint(self, d: Dim) -> int | None:
@@ -185,7 +200,7 @@ class Facts:
             self._known += [d, -1 * d]
             self._resolved.clear()
             simpler = self.resolve(d)
-            if isinstance(simpler, DimExpr) and simpler != d:          # the fact itself may have decided a min or max in it
+            if isinstance(simpler, DimExpr) and simpler != d:  # the fact itself may have decided a min or max in it
                 self._equate(simpler, 0, guard)
             return False
         self._substitute(*solved)
@@ -208,7 +223,7 @@ class Facts:
         return False
 
     def _solve(self, d: Dim) -> tuple[str, Dim] | None:
-        """A symbol that ``d == 0`` determines as an expression in others: the youngest, if possible one that is sure to be >= 0."""
+        """A symbol that ``d == 0`` determines as an expression in others: the youngest, preferring what is sure to be >= 0."""
         solutions = []
         for name in sorted(names(d) - self.declared, key=self._birth.__getitem__, reverse=True):
             parts = linear(d, (name,))
@@ -237,7 +252,7 @@ class Facts:
         """Make ``small <= large`` known; False, since no type says so."""
         d = large - small
         if isinstance(d, DimExpr) and len(d.terms) <= 2 and (parts := linear(d, tuple(names(d)))) and len(parts[0]) == 1:
-            (name, factor), = parts[0].items()
+            ((name, factor),) = parts[0].items()
             if factor == 1 and isinstance(parts[1], int):
                 self._lower[name] = max(self._lower.get(name, 0), -parts[1])
             elif factor == -1 and isinstance(parts[1], int):
@@ -302,9 +317,11 @@ def _tidy(relation: str, a: Dim, b: Dim) -> tuple[str, Dim, Dim]:
         return relation, a, b
     more, strict = (b - a if relation[0] == "<" else a - b), relation in ("<", ">")
     plus, minus, rest = 0, 0, 0
-    for mono, k in (more.terms if isinstance(more, DimExpr) else (((), more),)):
+    for mono, k in more.terms if isinstance(more, DimExpr) else (((), more),):
         term = DimExpr(((mono, abs(k)),)) if mono else k
-        plus, minus, rest = (plus, minus, rest + k) if not mono else (plus + term, minus, rest) if k > 0 else (plus, minus + term, rest)
+        plus, minus, rest = (
+            (plus, minus, rest + k) if not mono else (plus + term, minus, rest) if k > 0 else (plus, minus + term, rest)
+        )
     if isinstance(plus, int) and plus == 0:
         return "<" if strict else "<=", minus, rest
     return ">" if strict else ">=", plus, minus - rest

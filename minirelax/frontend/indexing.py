@@ -2,6 +2,7 @@
 
 A key is normalised to one `Axis` step per axis of the array; basic indexing gives a view, arrays of indices a copy.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from minirelax.ir.dim import Dim, ceildiv, maximum, minimum, product
 from minirelax.ir.graph import MatchCast
 from minirelax.ir.types import Tensor
 
-DYNAMIC = "take elements with np.take(x, start + np.arange(length)); name an integer argument in jit(..., static=(...))"
+DYNAMIC = "take elements with np.take(x, start + np.arange(length)); name an integer argument in jit(static=...)"
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class Chosen:
     array: TracedArray
 
 
-HUGE = 2**62                                     # no axis is as long: such a bound means the end
-NEW = None                                       # a new axis of size 1
+HUGE = 2**62  # no axis is as long: such a bound means the end
+NEW = None  # a new axis of size 1
 Step = Places | Chosen | None
 
 
@@ -97,7 +98,7 @@ def normalise(x: TracedArray, key: object) -> list[Step]:
     if len(dots) > 1:
         raise IndexingError("an index can only have a single ellipsis ('...')")
     at = dots[0] if dots else len(parts)
-    parts[at:at + 1] = [slice(None)] * (x.ndim - used)
+    parts[at : at + 1] = [slice(None)] * (x.ndim - used)
     steps: list[Step] = []
     for part in parts:
         axis = sum(s is not NEW for s in steps)
@@ -143,7 +144,7 @@ def _steps(x: TracedArray, part: object, axis: int) -> list[Step]:
             raise UnsupportedError("indexing with a bool is not supported in a compiled function", "use None for a new axis")
         case int() | np.integer() | Size():
             if not isinstance(x.dims[axis], int) and not operands.builder().facts.may_assume(x.dims[axis], declared=True):
-                return [Chosen(asarray(part))]                 # a size that the data decides: checked while running
+                return [Chosen(asarray(part))]  # a size that the data decides: checked while running
             return [Places(_integer(x, part, axis), 1, dropped=True)]
         case np.ndarray():
             _check_mask(x, asarray(part), axis)
@@ -154,8 +155,10 @@ def _steps(x: TracedArray, part: object, axis: int) -> list[Step]:
         case TracedArray() if part.dtype.kind in "iu":
             return [Chosen(part)]
     shown = part.dtype if isinstance(part, TracedArray) else type(part).__name__
-    raise IndexingError("only integers, slices (`:`), ellipsis (`...`), np.newaxis (`None`) and integer or boolean arrays are valid indices, "
-                        f"not {shown}")
+    raise IndexingError(
+        "only integers, slices (`:`), ellipsis (`...`), np.newaxis (`None`) and integer or boolean arrays are valid indices, "
+        f"not {shown}"
+    )
 
 
 def _array_part(part: object) -> object:
@@ -184,7 +187,8 @@ def _integer(x: TracedArray, index: int | Size, axis: int) -> Dim:
     outside = not facts.decide("<=", 0, i + d, declared=True) if negative else not facts.decide("<", i, d, declared=True)
     if outside:
         shown = facts.hint(d)
-        raise IndexingError(f"index {index} is out of bounds for axis {axis} with size {d if shown is None or shown == d else f'{d} (here {shown})'}")
+        size = d if shown is None or shown == d else f"{d} (here {shown})"
+        raise IndexingError(f"index {index} is out of bounds for axis {axis} with size {size}")
     return facts.resolve(i + d if negative else i)
 
 
@@ -200,7 +204,7 @@ def _static_step(step: object) -> int:
 
 
 def _bound(bound: object, d: Dim, below: int) -> Dim:
-    """A slice bound counted from the start of an axis of size `d`: negative ones count from the end, those before the start are `below`."""
+    """A slice bound from the start of an axis of size `d`: negative ones count from the end, down to `below`."""
     if isinstance(bound, TracedArray):
         raise IndexingError("the bounds of a slice must be known while tracing, not values of an array", DYNAMIC)
     facts = operands.builder().facts
@@ -240,7 +244,7 @@ def _check_mask(x: TracedArray, mask: TracedArray, axis: int) -> None:
 
 def _compress(x: TracedArray, mask: TracedArray) -> TracedArray:
     """The elements (or slices) where the mask holds: a fresh size, which the same mask always gives."""
-    b, rest = x.builder, x.dims[mask.ndim:]
+    b, rest = x.builder, x.dims[mask.ndim :]
     flat_mask = flatten(mask, mask.ndim)
     found = b.op("compress", flat_mask.atom, flatten(x, mask.ndim).atom, axis=0)
     return x.derived(b.emit(MatchCast(found, Tensor(x.type.dtype, (_count(mask), *rest)))))
@@ -276,23 +280,26 @@ def nonzero(x: TracedArray) -> tuple[TracedArray, ...]:
 def flatten(x: TracedArray, count: int) -> TracedArray:
     """`x` with its first `count` axes made one."""
     from minirelax.frontend.views import reshape
+
     return x.derived(reshape(x.builder, x.atom, (product(x.dims[:count]), *x.dims[count:])))
 
 
 def _assign_where(x: TracedArray, mask: TracedArray, value: TracedArray) -> None:
     """``x[mask] = value`` with one value for every place chosen: no index is needed."""
     wide = TracedArray(mask.builder, ReshapeView((*mask.dims, *(1,) * (x.ndim - mask.ndim))).read(mask.builder, mask.atom))
-    x.assign(conform(emit("where", wide, _fit(value, x.dims[mask.ndim:], keep=True), x), x.dims).atom)
+    x.assign(conform(emit("where", wide, _fit(value, x.dims[mask.ndim :], keep=True), x), x.dims).atom)
 
 
 def _fit(value: TracedArray, shape: tuple[Dim, ...], keep: bool = False) -> TracedArray:
     """`value` in a form that broadcasts to exactly `shape`.  Raises ShapeError otherwise."""
     extra = value.ndim - len(shape)
-    if extra > 0 and all(d == 1 for d in value.dims[:extra]):           # NumPy drops leading axes of size 1
+    if extra > 0 and all(d == 1 for d in value.dims[:extra]):  # NumPy drops leading axes of size 1
         value = TracedArray(value.builder, ReshapeView(value.dims[extra:]).read(value.builder, value.atom))
     if operands.fits(value.dims, shape):
         return conform(value, shape) if keep else operands.broadcast(value, shape)
-    raise ShapeError(f"could not broadcast input array from shape {operands.shape_text(value.dims)} into shape {operands.shape_text(shape)}")
+    raise ShapeError(
+        f"could not broadcast input array from shape {operands.shape_text(value.dims)} into shape {operands.shape_text(shape)}"
+    )
 
 
 def _advanced(x: TracedArray, steps: list[Step]) -> tuple[TracedArray, tuple[int, ...], list[TracedArray], int]:
@@ -323,7 +330,9 @@ def _gather(x: TracedArray, arrays: list[TracedArray], axes: tuple[int, ...], po
     return x.derived(b.op("gather", x.atom, tuple(a.atom for a in arrays), axes=axes, position=position))
 
 
-def _scatter(name: str, x: TracedArray, arrays: list[TracedArray], axes: tuple[int, ...], position: int, value: TracedArray) -> None:
+def _scatter(
+    name: str, x: TracedArray, arrays: list[TracedArray], axes: tuple[int, ...], position: int, value: TracedArray
+) -> None:
     b, arrays = x.builder, _together(arrays)
     kept = [d for a, d in enumerate(x.dims) if a not in axes]
     shape = (*kept[:position], *broadcast_shape(*(a.dims for a in arrays)), *kept[position:])
@@ -337,4 +346,3 @@ def _together(arrays: list[TracedArray]) -> list[TracedArray]:
     except ShapeError as e:
         raise IndexingError(f"shape mismatch: indexing arrays could not be broadcast together: {e.what}", e.hint) from None
     return [conform(as_dtype(a, "i64"), shape) for a in arrays]
-

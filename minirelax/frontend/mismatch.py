@@ -9,6 +9,7 @@
 >>> print(explain_mismatch(f, (np.zeros((3, 4), np.float32), np.zeros(5, np.float32))).what)
 argument w: expected f32[n], got an array of shape (5,): axis 0 is 5, not n = 3 (the size of axis 0 of x)
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ def sizes_of(function: Function, arrays: Sequence[np.ndarray]) -> dict[str, int]
 
 
 def explain_mismatch(function: Function, arrays: Sequence[np.ndarray], paths: Sequence[str] | None = None) -> ShapeError:
-    """The error for arrays that do not fit: which argument and axis, what was expected, what came, and where the size was first bound."""
+    """The error for arrays that do not fit: which argument and axis, what was expected, what came, where the size is from."""
     sizes, homes = bound_sizes(function.params, arrays)
     paths = paths or [p.name for p in function.params]
     for p, a, path in zip(function.params, arrays, paths, strict=True):
@@ -45,7 +46,8 @@ def explain_mismatch(function: Function, arrays: Sequence[np.ndarray], paths: Se
                 return ShapeError(f"{got}: axis {axis} is {n}, not {_in_words(d, sizes, homes)}")
     for g in function.guards:
         if not holds(g.relation, g.left, g.right, sizes):
-            return ShapeError(f"{g.left} {g.relation} {g.right} does not hold: {_in_words(g.left, sizes, homes)}, {_in_words(g.right, sizes, homes)}")
+            both = f"{_in_words(g.left, sizes, homes)}, {_in_words(g.right, sizes, homes)}"
+            return ShapeError(f"{g.left} {g.relation} {g.right} does not hold: {both}")
     return ShapeError("the arguments do not fit")
 
 
@@ -76,5 +78,9 @@ def _number(d: Dim, sizes: dict[str, int]) -> int | None:
 def _in_words(d: Dim, sizes: dict[str, int], homes: dict[str, str]) -> str:
     if isinstance(d, int):
         return str(d)
-    where = ", ".join(f"the size of {homes[n]}" if d == symbol(n) else f"{n} = {sizes[n]} is the size of {homes[n]}" for n in sorted(names(d)) if n in homes)
+    where = ", ".join(
+        f"the size of {homes[n]}" if d == symbol(n) else f"{n} = {sizes[n]} is the size of {homes[n]}"
+        for n in sorted(names(d))
+        if n in homes
+    )
     return f"{d} = {_number(d, sizes)}" + (f" ({where})" if where else "")

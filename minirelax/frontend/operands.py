@@ -2,6 +2,7 @@
 
 Facts about sizes are asked for here, and only here, when an operation needs sizes to agree.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -26,7 +27,10 @@ def builder() -> Builder:
     """The running trace.  Raises ArgumentError outside of one."""
     found = active()
     if found is None:
-        raise ArgumentError("a traced array was used after its trace had ended", "return arrays from the traced function; do not store them elsewhere")
+        raise ArgumentError(
+            "a traced array was used after its trace had ended",
+            "return arrays from the traced function; do not store them elsewhere",
+        )
     return found
 
 
@@ -34,7 +38,9 @@ def asarray(x: object) -> TracedArray:
     """`x` as a traced array: numbers become weak scalars, arrays constants, lists are stacked."""
     if isinstance(x, TracedArray):
         if x.builder is not active():
-            raise ArgumentError("a traced array was used outside its trace", "pass it as an argument; do not store traced arrays elsewhere")
+            raise ArgumentError(
+                "a traced array was used outside its trace", "pass it as an argument; do not store traced arrays elsewhere"
+            )
         return x
     b = builder()
     match x:
@@ -122,8 +128,10 @@ def broadcast_shape(*shapes: tuple[Dim, ...], say: Callable[[str], str] | None =
             common = common_size(out[-back], shape[-back])
             if common is None:
                 fact = f"axis {-back} has sizes {sizes_text(out[-back], shape[-back])}"
-                raise ShapeError(say(fact) if say else f"shapes {' and '.join(map(shape_text, shapes))} do not broadcast: {fact}",
-                                 differ_hint(out[-back], shape[-back]))
+                raise ShapeError(
+                    say(fact) if say else f"shapes {' and '.join(map(shape_text, shapes))} do not broadcast: {fact}",
+                    differ_hint(out[-back], shape[-back]),
+                )
             out[-back] = common
     return tuple(map(builder().facts.resolve, out))
 
@@ -148,7 +156,7 @@ def fits(dims: tuple[Dim, ...], target: tuple[Dim, ...]) -> bool:
     facts = builder().facts
     if len(dims) > len(target):
         return False
-    for d, wanted in zip(dims, target[len(target) - len(dims):], strict=True):
+    for d, wanted in zip(dims, target[len(target) - len(dims) :], strict=True):
         if d == 1 or facts.is_equal(d, wanted):
             continue
         other = next((o for o in (wanted, 1) if facts.truth("==", d, o) and facts.may_assume(d - o)), None)
@@ -164,7 +172,7 @@ def conform(x: TracedArray, shape: tuple[Dim, ...]) -> TracedArray:
     Facts such as ``4*(n//4) == n`` hold by a guard, not by arithmetic; a match_cast tells the IR.
     """
     facts, own = x.builder.facts, x.dims
-    target = tuple(map(facts.resolve, shape[len(shape) - len(own):]))
+    target = tuple(map(facts.resolve, shape[len(shape) - len(own) :]))
     new = tuple(d if d == 1 else t for d, t in zip(own, target, strict=True))
     return x if new == own else x.derived(x.builder.emit(MatchCast(x.atom, Tensor(x.type.dtype, new))), x.weak)
 
@@ -271,10 +279,10 @@ def _size_fits(size: Size, dtype: str) -> None:
 def _from_list(x: list | tuple) -> TracedArray:
     if is_traced(x):
         from minirelax.frontend.functions import FUNCTIONS
+
         return FUNCTIONS["stack"]([asarray(e) for e in x])
     try:
         value = np.asarray(x)
     except ValueError as e:
         raise ArgumentError(f"a list cannot become an array: {e}") from None
     return TracedArray(builder(), builder().constant(value))
-

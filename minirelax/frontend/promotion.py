@@ -8,6 +8,7 @@ itself is asked, so the tables are never copied.
 >>> loop(np.divide, (np.dtype("int32"), int))
 (('f64', 'f64'), 'f64')
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from minirelax.errors import DTypeError
 from minirelax.ir.types import dtype_name
 
-Kind = np.dtype | type                       # a dtype, or the Python type of a weak scalar
+Kind = np.dtype | type  # a dtype, or the Python type of a weak scalar
 ZERO = {bool: False, int: 0, float: 0.0}
 WEAK_DTYPE = {bool: "bool", int: "i64", float: "f64"}
 
@@ -33,8 +34,10 @@ def loop(ufunc: np.ufunc, kinds: tuple[Kind, ...]) -> tuple[tuple[str, ...], str
     try:
         found = ufunc.resolve_dtypes((*wanted, *(None,) * ufunc.nout))
     except TypeError as e:
-        raise DTypeError(f"np.{ufunc.__name__} is not defined for {', '.join(map(kind_name, kinds))}", str(e).split("\n")[0]) from None
-    return tuple(name_of(d, ufunc.__name__) for d in found[:ufunc.nin]), name_of(found[ufunc.nin], ufunc.__name__)
+        raise DTypeError(
+            f"np.{ufunc.__name__} is not defined for {', '.join(map(kind_name, kinds))}", str(e).split("\n")[0]
+        ) from None
+    return tuple(name_of(d, ufunc.__name__) for d in found[: ufunc.nin]), name_of(found[ufunc.nin], ufunc.__name__)
 
 
 def accumulator(dtype: str) -> str:
@@ -52,13 +55,17 @@ def floating(dtype: str) -> str:
 def name_of(dtype: object, where: str = "") -> str:
     """Our name for a dtype as users write it.  Raises DTypeError for one that cannot be compiled."""
     try:
-        name = dtype_name({bool: np.bool_, int: np.int64, float: np.float64}.get(dtype, dtype) if isinstance(dtype, type) else dtype)
+        name = dtype_name(
+            {bool: np.bool_, int: np.int64, float: np.float64}.get(dtype, dtype) if isinstance(dtype, type) else dtype
+        )
     except TypeError:
         raise DTypeError(f"{dtype!r} is not a dtype") from None
     if name is None:
         of = f"np.{where} computes in" if where else "there is no compiled"
-        raise DTypeError(f"{of} {np.dtype(dtype)}" + (", which cannot be compiled" if where else ""),
-                         "use bool, an integer type, float32 or float64: x.astype(np.float32)")
+        raise DTypeError(
+            f"{of} {np.dtype(dtype)}" + (", which cannot be compiled" if where else ""),
+            "use bool, an integer type, float32 or float64: x.astype(np.float32)",
+        )
     return name
 
 

@@ -2,6 +2,7 @@
 
 It has the interface of a compiled executable, checks the same sizes and guards, and is the meaning that those are compared with.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -36,9 +37,10 @@ class ReferenceProgram:
         fits = all(dtype_name(a.dtype) == p.type.dtype for a, p in zip(arrays, self.main.params, strict=True))
         if not fits or sizes_of(self.main, arrays) is None:
             return None
+        native = [a.astype(a.dtype.newbyteorder("="), copy=False) for a in arrays]
         with np.errstate(all="ignore"):
-            found = interpret(self.module, *arrays, bound=self.weights)
-        given: set[int] = {id(a) for a in (*arrays, *self.weights)}
+            found = interpret(self.module, *native, bound=self.weights)
+        given: set[int] = {id(a) for a in (*arrays, *native, *self.weights)}
         return tuple(_own(a, given) for a in (found if isinstance(found, tuple) else (found,)))
 
 

@@ -2,6 +2,7 @@
 
 A declaration is an annotation such as ``f32["n", 784]``; it is read whether or not annotations are postponed.
 """
+
 from __future__ import annotations
 
 import enum
@@ -18,8 +19,20 @@ from minirelax.errors import PACKAGE, ArgumentError, DTypeError
 from minirelax.frontend.tree import Tree, flatten
 from minirelax.ir.types import NUMPY_DTYPES, DType, Tensor, dtype_name
 
-STATIC_TYPES = (str, bytes, type, np.dtype, enum.Enum, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.EllipsisType,
-                slice, DType, np.ufunc)
+STATIC_TYPES = (
+    str,
+    bytes,
+    type,
+    np.dtype,
+    enum.Enum,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.EllipsisType,
+    slice,
+    DType,
+    np.ufunc,
+)
 PYTHON = {bool: "bool", int: "i64", float: "f64"}
 
 
@@ -48,14 +61,14 @@ class Call:
     """The arguments of one call, taken apart."""
 
     key: tuple
-    arrays: tuple[np.ndarray, ...]              # traced arguments
-    arguments: tuple                            # the same as the user gave them
+    arrays: tuple[np.ndarray, ...]  # traced arguments
+    arguments: tuple  # the same as the user gave them
     leaves: tuple[Leaf, ...]
-    weights: tuple[np.ndarray, ...]             # the leaves of constant arguments
-    trees: dict[str, Tree]                      # by argument
+    weights: tuple[np.ndarray, ...]  # the leaves of constant arguments
+    trees: dict[str, Tree]  # by argument
     static: dict[str, object]
-    declared: tuple[Tensor | None, ...]         # one for each array
-    paths: tuple[str, ...]                      # of the arrays, then of the weights
+    declared: tuple[Tensor | None, ...]  # one for each array
+    paths: tuple[str, ...]  # of the arrays, then of the weights
 
 
 class Signature:
@@ -67,7 +80,9 @@ class Signature:
         self.inspected = inspect.signature(fn)
         self.static, self.constants = _names(static, self, "static"), _names(constants, self, "constants")
         self.declarations = declarations(fn, self.inspected)
-        self._weights: dict[str, tuple[list, Tree, list, tuple]] = {}      # by argument: leaves, structure, arrays, paths of the last call
+        self._weights: dict[
+            str, tuple[list, Tree, list, tuple]
+        ] = {}  # by argument: leaves, structure, arrays, paths of the last call
 
     @property
     def annotated(self) -> bool:
@@ -116,10 +131,20 @@ class Signature:
         """The arrays of a constant argument, looked at closely only if they are other objects than last time."""
         parts, tree = flatten(value)
         known = self._weights.get(name)
-        if known is None or len(known[0]) != len(parts) or any(a is not b for a, b in zip(known[0], parts, strict=True)) or known[1] != tree:
+        if (
+            known is None
+            or len(known[0]) != len(parts)
+            or any(a is not b for a, b in zip(known[0], parts, strict=True))
+            or known[1] != tree
+        ):
             paths = tuple(tree.paths(name))
             types_ = _spread(self.declarations.get(name), tree, name)
-            known = self._weights[name] = (parts, tree, [as_argument(*x)[0] for x in zip(parts, paths, types_, strict=True)], paths)
+            known = self._weights[name] = (
+                parts,
+                tree,
+                [as_argument(*x)[0] for x in zip(parts, paths, types_, strict=True)],
+                paths,
+            )
         return known[1], known[2], known[3]
 
     def _key(self, call: Call) -> tuple:
@@ -129,8 +154,10 @@ class Signature:
             hash(key)
         except TypeError:
             name = next(n for n, v in call.static.items() if not _hashable(v))
-            raise ArgumentError(f"{self.name}(): the static argument {name} cannot be hashed: {type(call.static[name]).__name__}",
-                                "use a tuple in place of a list") from None
+            raise ArgumentError(
+                f"{self.name}(): the static argument {name} cannot be hashed: {type(call.static[name]).__name__}",
+                "use a tuple in place of a list",
+            ) from None
         return key
 
 
@@ -140,7 +167,7 @@ def declarations(fn: Callable, signature: inspect.Signature) -> dict[str, object
     found = {}
     for p in signature.parameters.values():
         annotation = p.annotation
-        if isinstance(annotation, str):
+        while isinstance(annotation, str):  # twice, where a string was postponed
             annotation = _evaluated(annotation, scope, p.name)
         annotation = _as_types(annotation)
         if annotation is not None:
@@ -154,9 +181,11 @@ def _evaluated(text: str, scope: dict, name: str) -> object:
         return eval(text, scope)
     except Exception as e:
         if re.search(r"\b(bool_|[fiu]\d+)\s*\[", text):
-            raise ArgumentError(f"argument {name}: the declaration {text} cannot be read: {e}",
-                                "use names of the module, or write the sizes as numbers and strings") from None
-        return None                                           # an annotation for somebody else
+            raise ArgumentError(
+                f"argument {name}: the declaration {text} cannot be read: {e}",
+                "use names of the module, or write the sizes as numbers and strings",
+            ) from None
+        return None  # an annotation for somebody else
 
 
 def as_argument(value: object, path: str, declared: Tensor | None) -> tuple[np.ndarray, Leaf]:
@@ -170,10 +199,15 @@ def as_argument(value: object, path: str, declared: Tensor | None) -> tuple[np.n
         python = None if declared is not None else python
     name = dtype_name(value.dtype)
     if name is None:
-        raise DTypeError(f"argument {path}: an array of dtype {value.dtype} cannot be compiled", "use bool, an integer type, float32 or float64: x.astype(np.float32)")
+        raise DTypeError(
+            f"argument {path}: an array of dtype {value.dtype} cannot be compiled",
+            "use bool, an integer type, float32 or float64: x.astype(np.float32)",
+        )
     if declared is not None and declared.dtype != name:
-        raise DTypeError(f"argument {path}: expected {declared}, got {name}: dtype {value.dtype} instead of {NUMPY_DTYPES[declared.dtype]}",
-                         f"convert it: {path}.astype(np.{NUMPY_DTYPES[declared.dtype]})")
+        raise DTypeError(
+            f"argument {path}: expected {declared}, got {name}: dtype {value.dtype} instead of {NUMPY_DTYPES[declared.dtype]}",
+            f"convert it: {path}.astype(np.{NUMPY_DTYPES[declared.dtype]})",
+        )
     if not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
     return np.asarray(value), Leaf(name, value.ndim, python)
@@ -190,12 +224,17 @@ def _converted(value: object, path: str, declared: Tensor | None, python: type |
         try:
             return np.asarray(value, NUMPY_DTYPES[declared.dtype if declared is not None else PYTHON[python]])
         except OverflowError:
-            raise DTypeError(f"argument {path}: the integer {value} does not fit {NUMPY_DTYPES[declared.dtype] if declared else 'int64'}") from None
+            raise DTypeError(
+                f"argument {path}: the integer {value} does not fit {NUMPY_DTYPES[declared.dtype] if declared else 'int64'}"
+            ) from None
     if isinstance(value, complex):
         raise DTypeError(f"argument {path}: complex numbers cannot be compiled", "pass the real and the imaginary part")
     listed = isinstance(value, list | tuple)
     if not (listed or isinstance(value, np.generic) or hasattr(value, "__array__")):
-        raise ArgumentError(f"argument {path}: {type(value).__name__!r} is not an array type", "pass an array or a number, or name the argument in jit(..., static=(...))")
+        raise ArgumentError(
+            f"argument {path}: {type(value).__name__!r} is not an array type",
+            "pass an array or a number, or name the argument in jit(static=...)",
+        )
     try:
         return np.asarray(value, NUMPY_DTYPES[declared.dtype] if listed and declared is not None else None)
     except (ValueError, TypeError) as e:
@@ -231,7 +270,9 @@ def _spread(wanted: object, tree: Tree, name: str) -> list[Tensor | None]:
         return [None] * len(paths)
     types_, declared = flatten(wanted, _is_type)
     if declared.paths(name) != paths:
-        raise ArgumentError(f"argument {name}: expected the parts {', '.join(declared.paths(name))}, got {', '.join(paths) or 'None'}")
+        raise ArgumentError(
+            f"argument {name}: expected the parts {', '.join(declared.paths(name))}, got {', '.join(paths) or 'None'}"
+        )
     return types_
 
 
@@ -244,18 +285,21 @@ def _scope(fn: Callable) -> dict:
     for name, cell in zip(code.co_freevars if code else (), cells, strict=True):
         try:
             scope[name] = cell.cell_contents
-        except ValueError:                                    # not yet assigned
+        except ValueError:  # not yet assigned
             continue
     from minirelax.ir.types import DTYPES
+
     return {("bool_" if n == "bool" else n): t for n, t in DTYPES.items()} | scope
 
 
 def _callers_names(fn: Callable) -> dict:
-    """The local names where `jit` is applied, if that is inside the function that defines `fn`: postponed annotations need them."""
+    """The local names where `jit` is applied, if inside the function that defines `fn`: postponed annotations need them."""
     frame = sys._getframe()
     while frame and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
-    here = frame is not None and f"{frame.f_code.co_qualname}.<locals>.{getattr(fn, '__name__', '')}" == getattr(fn, "__qualname__", None)
+    here = frame is not None and f"{frame.f_code.co_qualname}.<locals>.{getattr(fn, '__name__', '')}" == getattr(
+        fn, "__qualname__", None
+    )
     return dict(frame.f_locals) if here else {}
 
 
@@ -263,8 +307,10 @@ def _names(names: str | tuple[str, ...], signature: Signature, option: str) -> f
     names = (names,) if isinstance(names, str) else tuple(names)
     unknown = [n for n in names if n not in signature.inspected.parameters]
     if unknown:
-        raise ArgumentError(f"jit(..., {option}={names!r}): {signature.name} has no parameter {unknown[0]!r}",
-                            f"its parameters are {', '.join(signature.inspected.parameters)}")
+        raise ArgumentError(
+            f"jit(..., {option}={names!r}): {signature.name} has no parameter {unknown[0]!r}",
+            f"its parameters are {', '.join(signature.inspected.parameters)}",
+        )
     return frozenset(names)
 
 

@@ -3,6 +3,7 @@
 Arithmetic keeps a size symbolic.  A question (``n > 16``, ``n == m``, ``range(n)``, ``int(n)``) is answered as in this
 call, and the answer becomes a guard of the compiled program.
 """
+
 from __future__ import annotations
 
 import math
@@ -36,8 +37,10 @@ class Size:
             return d
         found = facts.hint(d)
         if found is None or not facts.may_assume(d):
-            raise ShapeError(f"the size {d} is used where only a number will do",
-                             "leave the size undeclared: the program is then compiled for the size of each call; or use whole-array operations")
+            raise ShapeError(
+                f"the size {d} is used where only a number will do",
+                "leave the size undeclared: each size is then compiled for; or use whole-array operations",
+            )
         facts.assume_equal(d, found)
         return found
 
@@ -57,10 +60,12 @@ class Size:
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         from minirelax.frontend.array import array_ufunc
+
         return array_ufunc(ufunc, method, inputs, options)
 
     def __array_function__(self, func, types, args, kwargs):
         from minirelax.frontend.functions.registry import array_function
+
         return array_function(func, args, kwargs)
 
     def __add__(self, other):
@@ -162,7 +167,7 @@ def _arithmetic(on_sizes, on_numbers, left, right):
     if a is not None and b is not None and on_sizes is not None:
         return builder.size(on_sizes(builder, a, b))
     if not isinstance(left, Size | int | float) or not isinstance(right, Size | int | float):
-        return NotImplemented                                  # arrays know what to do with a size
+        return NotImplemented  # arrays know what to do with a size
     return on_numbers(*(builder.number(v.dim) if isinstance(v, Size) else v for v in (left, right)))
 
 

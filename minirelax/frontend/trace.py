@@ -10,6 +10,7 @@ def main(x: f32[n, 4], w: f32[4, 2]) -> f32[n, 2]:
         output(v1)
     return v1
 """
+
 from __future__ import annotations
 
 import inspect
@@ -32,7 +33,7 @@ from minirelax.ir.graph import Atom, Binding, Const, Dataflow, Expr, Function, G
 from minirelax.ir.op import substitute_dims
 from minirelax.ir.types import DType, Tensor, Tuple, substitute_type, symbols
 
-assert _functions.FUNCTIONS                                  # methods of traced arrays find their functions there
+assert _functions.FUNCTIONS  # methods of traced arrays find their functions there
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,13 @@ class TraceResult:
     """A traced function: the module, and how its parameters and outputs relate to the user's arguments and results."""
 
     module: Module
-    params: tuple[Parameter, ...]                # arrays, then weights
+    params: tuple[Parameter, ...]  # arrays, then weights
     out_tree: Tree
-    results: tuple[Result, ...]                  # one for each leaf of the result
-    outputs: int                                 # how many arrays the program returns
-    mutations: tuple[tuple[int, int], ...]       # (argument, output): written back after the call
-    in_order: tuple[int, ...]                    # arguments that are written to through a reshape: they must be C-contiguous
-    facts: tuple[Guard, ...]                     # everything assumed about this call's sizes, with the line that asked
+    results: tuple[Result, ...]  # one for each leaf of the result
+    outputs: int  # how many arrays the program returns
+    mutations: tuple[tuple[int, int], ...]  # (argument, output): written back after the call
+    in_order: tuple[int, ...]  # arguments that are written to through a reshape: they must be C-contiguous
+    facts: tuple[Guard, ...]  # everything assumed about this call's sizes, with the line that asked
 
     @property
     def main(self) -> Function:
@@ -69,8 +70,14 @@ class TraceResult:
         return ", ".join(f"{p.name}: {p.type}" for p in self.main.params)
 
 
-def trace(fn: Callable, *args: object, static: tuple[str, ...] = (), constants: tuple[str, ...] = (),
-          bounds: Mapping[str, tuple[int, int]] | None = None, **kwargs: object) -> TraceResult:
+def trace(
+    fn: Callable,
+    *args: object,
+    static: tuple[str, ...] = (),
+    constants: tuple[str, ...] = (),
+    bounds: Mapping[str, tuple[int, int]] | None = None,
+    **kwargs: object,
+) -> TraceResult:
     """Trace `fn`; each argument is a type (``f32["n", 4]``: its sizes are declared) or a value (its sizes are the hints).
 
     Raises CompileError with the user's line for whatever cannot be compiled.
@@ -99,7 +106,9 @@ def _run(fn: Callable, args: tuple, kwargs: dict) -> object:
         return fn(*args, **kwargs)
     except (TypeError, ValueError) as e:
         if not isinstance(e, CompileError) and isinstance(e.__cause__, CompileError):
-            raise UnsupportedError("a traced value cannot be written into an ordinary NumPy array", FILL, e.__cause__.where) from None
+            raise UnsupportedError(
+                "a traced value cannot be written into an ordinary NumPy array", FILL, e.__cause__.where
+            ) from None
         raise
 
 
@@ -118,7 +127,9 @@ def _typed_call(signature: Signature, args: tuple, kwargs: dict) -> Call:
             type_ = Tensor(part.name, ()) if isinstance(part, DType) else part
             if isinstance(type_, Tensor):
                 if type_.shape is None:
-                    raise ArgumentError(f"{path}: the rank of {type_} must be known", 'write one size for each axis: f32["n", "m"]')
+                    raise ArgumentError(
+                        f"{path}: the rank of {type_} must be known", 'write one size for each axis: f32["n", "m"]'
+                    )
                 arrays.append(None)
                 leaves.append(Leaf(type_.dtype, len(type_.shape), None))
                 declared.append(type_)
@@ -147,8 +158,12 @@ def _parameters(b: Builder, call: Call) -> list[Parameter]:
         shape = (_declared_shape if type_ is not None else _fresh_shape)(b, type_, None if array is None else array.shape, leaf)
         params.append(Parameter(path, b.unique(identifier(path)), Tensor(leaf.dtype, shape), leaf.python))
     _check_declared(call, params)
-    for array, path in zip(call.weights, call.paths[len(call.arrays):], strict=True):
-        params.append(Parameter(path, b.unique(identifier(path)), Tensor(as_argument(array, path, None)[1].dtype, array.shape), None, bound=True))
+    for array, path in zip(call.weights, call.paths[len(call.arrays) :], strict=True):
+        params.append(
+            Parameter(
+                path, b.unique(identifier(path)), Tensor(as_argument(array, path, None)[1].dtype, array.shape), None, bound=True
+            )
+        )
     return params
 
 
@@ -176,7 +191,9 @@ def _check_declared(call: Call, params: list[Parameter]) -> None:
     standing = {str(d) for p in params for d in p.type.shape if isinstance(d, DimExpr)}
     for p in params:
         for name in sorted(symbols(p.type) - standing):
-            raise ArgumentError(f"{p.path}: the size {name} of {p.type} stands alone in no argument's shape, so a call cannot tell what it is")
+            raise ArgumentError(
+                f"{p.path}: the size {name} of {p.type} stands alone in no argument's shape, so a call cannot tell what it is"
+            )
     chosen = Function("main", tuple(Var(params[i].path, params[i].type) for i in known), (), Const(0, "i64"))
     arrays = [call.arrays[i] for i in known]
     if len(known) == sum(d is not None for d in call.declared) and sizes_of(chosen, arrays) is None:
@@ -189,7 +206,9 @@ def _set_bounds(b: Builder, bounds: Mapping[str, tuple[int, int]], params: list[
             raise ArgumentError(f"bounds: no argument declares a size {name!r}", 'annotate it: def f(x: f32["n", 4])')
         hint = b.facts.hints.get(name)
         if hint is not None and not low <= hint <= high:
-            raise ShapeError(f"the size {name} is {hint}, outside its bounds {low} to {high}", "widen bounds= of jit, or pass other arrays")
+            raise ShapeError(
+                f"the size {name} is {hint}, outside its bounds {low} to {high}", "widen bounds= of jit, or pass other arrays"
+            )
         b.facts.bound(name, low, high)
 
 
@@ -202,14 +221,16 @@ def _stand_in(b: Builder, p: Parameter) -> TracedArray:
 
 def _arguments(signature: Signature, call: Call, stand_ins: list[TracedArray]) -> tuple[tuple, dict]:
     """The user's arguments with stand-ins for the arrays."""
-    arrays, weights = iter(stand_ins[:len(call.arrays)]), iter(stand_ins[len(call.arrays):])
+    arrays, weights = iter(stand_ins[: len(call.arrays)]), iter(stand_ins[len(call.arrays) :])
     bound = inspect.BoundArguments(signature.inspected, {})
     for name in signature.inspected.parameters:
         if name in signature.static:
             bound.arguments[name] = call.static[name]
         elif name in call.trees:
             source, tree = (weights if name in signature.constants else arrays), call.trees[name]
-            bound.arguments[name] = tree.unflatten([call.static[p] if p in call.static else next(source) for p in tree.paths(name)])
+            bound.arguments[name] = tree.unflatten(
+                [call.static[p] if p in call.static else next(source) for p in tree.paths(name)]
+            )
     return bound.args, bound.kwargs
 
 
@@ -228,8 +249,19 @@ class _Finish:
         results = tuple(self._leaf(leaf, changed) for leaf in leaves)
         mutations = tuple((i, self._output(x.atom)) for i, x in changed.items())
         module, facts = self._module()
-        return TraceResult(module, tuple(replace(p, type=v.type) for p, v in zip(self.params, (*module.functions[0].params, *module.functions[0].bound), strict=True)),
-                           out_tree, results, len(self.outputs), mutations, tuple(i for i, x in changed.items() if x.reshaped), facts)
+        return TraceResult(
+            module,
+            tuple(
+                replace(p, type=v.type)
+                for p, v in zip(self.params, (*module.functions[0].params, *module.functions[0].bound), strict=True)
+            ),
+            out_tree,
+            results,
+            len(self.outputs),
+            mutations,
+            tuple(i for i, x in changed.items() if x.reshaped),
+            facts,
+        )
 
     def _leaf(self, leaf: object, changed: dict[int, TracedArray]) -> Result:
         if isinstance(leaf, Size):
@@ -307,8 +339,22 @@ def _relettered(module: Module, b: Builder) -> Module:
     def expr(e: Expr) -> Expr:
         e = replace(e, type=substitute_type(e.type, new)) if isinstance(e, MatchCast) else substitute_dims(e, new)
         return e.map_operands(lambda a: var(a) if isinstance(a, Var) else a)
-    body = tuple(Dataflow(tuple(replace(x, var=var(x.var), value=expr(x.value)) for x in part.bindings), tuple(map(var, part.outputs))) for part in main.body)
-    guards = tuple(replace(g, left=substitute(g.left, new), right=substitute(g.right, new)) for g in main.guards)
-    return replace(module, functions=(replace(main, params=tuple(map(var, main.params)), bound=tuple(map(var, main.bound)), body=body,
-                                              result=var(main.result), guards=guards),))
 
+    body = tuple(
+        Dataflow(tuple(replace(x, var=var(x.var), value=expr(x.value)) for x in part.bindings), tuple(map(var, part.outputs)))
+        for part in main.body
+    )
+    guards = tuple(replace(g, left=substitute(g.left, new), right=substitute(g.right, new)) for g in main.guards)
+    return replace(
+        module,
+        functions=(
+            replace(
+                main,
+                params=tuple(map(var, main.params)),
+                bound=tuple(map(var, main.bound)),
+                body=body,
+                result=var(main.result),
+                guards=guards,
+            ),
+        ),
+    )

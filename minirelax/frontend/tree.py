@@ -8,6 +8,7 @@ Lists, tuples, named tuples, dicts and dataclasses are structure; so is None.  E
 >>> tree.unflatten([x * 2 for x in leaves])
 {'w': 3.0, 'layers': [5.0, (7.0, None)]}
 """
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,4 +1,5 @@
 """Universal functions on traced arrays: promotion, broadcasting, `out=`, `where=`, and the methods `reduce`, `outer`, `at`."""
+
 from __future__ import annotations
 
 import math
@@ -61,9 +62,13 @@ def store(result: TracedArray, out: object, where: object = True, name: str = ""
     if not isinstance(out, TracedArray):
         raise UnsupportedError("a traced value cannot be written into an ordinary NumPy array", FILL)
     if not np.can_cast(result.dtype, out.dtype, "same_kind"):
-        raise DTypeError(f"cannot cast the result of np.{name} from {result.dtype} to {out.dtype} in place", "convert first: x = x.astype(...)")
+        raise DTypeError(
+            f"cannot cast the result of np.{name} from {result.dtype} to {out.dtype} in place", "convert first: x = x.astype(...)"
+        )
     if not operands.fits(result.dims, out.dims):
-        raise ShapeError(f"the result of np.{name} has shape {shape_text(result.dims)}, the array to write to {shape_text(out.dims)}")
+        raise ShapeError(
+            f"the result of np.{name} has shape {shape_text(result.dims)}, the array to write to {shape_text(out.dims)}"
+        )
     value = as_dtype(result, out.type.dtype)
     if where is not True:
         value = emit("where", as_dtype(where, "bool"), value, out)
@@ -75,7 +80,15 @@ def call_ufunc_method(ufunc: np.ufunc, method: str, inputs: tuple, options: dict
     """``np.add.reduce``, ``np.add.accumulate``, ``np.multiply.outer``, ``np.add.at``, as the functions that mean the same."""
     from minirelax.frontend.functions import FUNCTIONS
     from minirelax.frontend.indexing import add_at, get_item, set_item
-    reductions = {np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min", np.logical_and: "all", np.logical_or: "any"}
+
+    reductions = {
+        np.add: "sum",
+        np.multiply: "prod",
+        np.maximum: "max",
+        np.minimum: "min",
+        np.logical_and: "all",
+        np.logical_or: "any",
+    }
     accumulations = {np.add: "cumsum", np.multiply: "cumprod"}
     if method == "reduce" and ufunc in reductions:
         axis = inputs[1] if len(inputs) > 1 else options.pop("axis", 0)
@@ -164,7 +177,11 @@ def _check_integer_power(exponent: object) -> None:
 def _easy_power(base: np.dtype, inputs: tuple) -> tuple[np.ufunc, tuple]:
     """``x**2`` and the like as NumPy's operator computes them: by a simpler function than `power`."""
     simpler = {2: np.square} if base.kind in "iub" else {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
-    return (simpler[inputs[1]], inputs[:1]) if inputs[1] in simpler and (base.kind == "f" or type(inputs[1]) is int) else (np.power, inputs)
+    return (
+        (simpler[inputs[1]], inputs[:1])
+        if inputs[1] in simpler and (base.kind == "f" or type(inputs[1]) is int)
+        else (np.power, inputs)
+    )
 
 
 def _python_arithmetic(ufunc: np.ufunc, inputs: tuple, kinds: tuple):
@@ -216,6 +233,7 @@ def _scaled(factor: float):
     def rule(x):
         x = as_dtype(x, _float_kind(x))
         return x * factor
+
     return rule
 
 
@@ -253,16 +271,31 @@ def _ldexp(x, n):
 
 def _matmul(a, b):
     from minirelax.frontend.functions import FUNCTIONS
+
     return FUNCTIONS["matmul"](a, b)
 
 
 def _vecdot(a, b):
     from minirelax.frontend.functions import FUNCTIONS
+
     return FUNCTIONS["vecdot"](a, b)
 
 
 OPNAMES = {"true_divide": "divide", "bitwise_not": "invert", "abs": "absolute", "mod": "remainder", "pow": "power"}
-SPECIAL = {np.divmod: _divmod, np.modf: _modf, np.positive: _positive, np.conjugate: _positive, np.fabs: _fabs, np.float_power: _float_power,
-           np.degrees: _scaled(180 / math.pi), np.rad2deg: _scaled(180 / math.pi), np.radians: _scaled(math.pi / 180),
-           np.deg2rad: _scaled(math.pi / 180), np.heaviside: _heaviside, np.logaddexp2: _logaddexp2, np.ldexp: _ldexp,
-           np.matmul: _matmul, np.vecdot: _vecdot}
+SPECIAL = {
+    np.divmod: _divmod,
+    np.modf: _modf,
+    np.positive: _positive,
+    np.conjugate: _positive,
+    np.fabs: _fabs,
+    np.float_power: _float_power,
+    np.degrees: _scaled(180 / math.pi),
+    np.rad2deg: _scaled(180 / math.pi),
+    np.radians: _scaled(math.pi / 180),
+    np.deg2rad: _scaled(math.pi / 180),
+    np.heaviside: _heaviside,
+    np.logaddexp2: _logaddexp2,
+    np.ldexp: _ldexp,
+    np.matmul: _matmul,
+    np.vecdot: _vecdot,
+}

@@ -1,4 +1,5 @@
 """Views: how an array that shares another's memory reads it, and what writing to the view makes of the other."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -45,8 +46,12 @@ class SliceView(View):
         return b.op("set_slice", whole, part, starts=self.starts, sizes=self.sizes, steps=self.steps)
 
     def keeps_order(self, b, shape):
-        cut = [i for i, (s, d, k) in enumerate(zip(self.sizes, shape, self.steps, strict=True)) if k != 1 or not b.facts.is_equal(s, d)]
-        return not cut or (self.steps[cut[-1]] == 1 and all(d == 1 for d in self.sizes[:cut[-1]]))
+        cut = [
+            i
+            for i, (s, d, k) in enumerate(zip(self.sizes, shape, self.steps, strict=True))
+            if k != 1 or not b.facts.is_equal(s, d)
+        ]
+        return not cut or (self.steps[cut[-1]] == 1 and all(d == 1 for d in self.sizes[: cut[-1]]))
 
 
 @dataclass(frozen=True)

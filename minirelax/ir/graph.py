@@ -6,7 +6,6 @@ every pass, so any two stages can be diffed.  The right-hand sides are `Expr`s; 
 from __future__ import annotations
 
 import functools
-import hashlib
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
@@ -268,6 +267,7 @@ class Array:
     @functools.cached_property
     def digest(self) -> str:
         """The first 16 hex digits of the content's SHA-256, over dtype, shape and bytes."""
+        import hashlib  # loads OpenSSL: only for who has large constants
         return hashlib.sha256(f"{self.type}".encode() + self.value.tobytes()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:

@@ -8,11 +8,9 @@ regions that several threads execute in lockstep.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from minirelax.codegen.numba_cpu import KernelCode, kernel_code
 from minirelax.errors import CodegenError
-from minirelax.ir.dim import Atom, Dim, DimExpr, names, substitute, symbol
+from minirelax.ir.dim import Dim, names, substitute
 from minirelax.ir.graph import (
     AllocStorage,
     AllocTensor,
@@ -31,8 +29,10 @@ from minirelax.ir.graph import (
     Var,
     View,
 )
-from minirelax.ir.types import NUMPY_DTYPES, Tensor, Tuple, itemsize, symbols
-from minirelax.runtime.instructions import Assembler, Comparison, Match, Program
+from minirelax.ir.types import NUMPY_DTYPES, Storage, Tensor, Tuple, itemsize, symbols
+from minirelax.runtime.built import Action, Built, Check, Placed, Result
+from minirelax.runtime.instructions import Assembler, Comparison, Match
+from minirelax.runtime.size_slots import SizeSlots, bare_name
 
 COMPARISONS = {
     "==": Comparison.EQ,
@@ -42,70 +42,6 @@ COMPARISONS = {
     ">": Comparison.GT,
     ">=": Comparison.GE,
 }
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A tensor that the program makes: its dtype, the slots of its sizes, and the slot of its address."""
-
-    dtype: str
-    sizes: tuple[int, ...]
-    address: int
-
-
-@dataclass(frozen=True)
-class Result:
-    """Where one result comes from: a new array (``output``), an argument, a bound array, or a library's result (``value``)."""
-
-    kind: str
-    index: int
-    dtype: str
-    sizes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Action:
-    """What Python does when the table says LIBRARY: call `routine` on arrays, into `out` or for fresh values."""
-
-    routine: str  # "" allocates `out` (its sizes were not known at entry)
-    args: tuple[tuple[str, int | Placed], ...]  # ("argument" | "bound" | "value", index) or ("memory", Placed)
-    out: tuple[Placed, ...]
-    values: tuple[tuple[int, int], ...]  # per fresh value: its index, the slot for the array object
-    options: tuple[tuple[str, object], ...]
-
-
-@dataclass(frozen=True)
-class Check:
-    """What a message index of the table stands for: an argument's rank and dtype, one of its sizes, or a guard."""
-
-    kind: str  # "array", "size", "guard"
-    subject: str
-    axis: int = -1
-    expected: str = ""
-
-
-@dataclass(frozen=True)
-class Built:
-    """Everything that `Executable` needs; plain data that pickles."""
-
-    program: Program
-    sources: dict[str, str]  # kernel function -> its source
-    params: tuple[Var, ...]
-    bound: tuple[Var, ...]
-    bound_slots: tuple[int, ...]
-    outputs: tuple[Placed, ...]
-    results: tuple[Result, ...]
-    actions: tuple[Action, ...]
-    checks: tuple[Check, ...]
-    tables: dict[str, int]  # dtype -> slot of the address of its register tiles
-    error_slot: int
-    arena_slot: int
-    arena_bytes: int  # slot
-    numbers: dict[int, int]  # slot -> the literal that it holds in every call
-    codes: tuple[KernelCode, ...] = field(default=(), compare=False)
-
-    def __str__(self) -> str:
-        return self.program.text()
 
 
 def build(module: Module, on_kernel=None) -> Built:
@@ -126,20 +62,19 @@ class _Builder:
     def __init__(self, module: Module, main: Function, codes: dict[str, KernelCode]):
         self.module, self.main, self.codes = module, main, codes
         self.asm = Assembler()
-        self.size_slots: dict[Dim, int] = {}
-        self.heap: dict[str, int] = {}
+        self.sizes = SizeSlots(self.asm)
         self.addresses: dict[str, int] = {}  # variable -> slot of its address
         self.objects: dict[str, tuple[str, int]] = {}  # variable -> where Python has it: argument, bound, value
         self.alias: dict[str, str] = {}  # variable -> the one whose memory it is
         self.checks: list[Check] = []
         self.actions: list[Action] = []
-        self.numbers: dict[int, int] = {}
         self.storages: dict[str, Dim] = {}  # storage (or unplanned tensor) -> offset in the arena
         self.storage_of: dict[str, str] = {}  # tensor -> its storage
         self.output_addresses: list[int] = []
         self.value_of: dict[str, int] = {}  # what a library call made -> its number
         self.value_slots: dict[str, int] = {}  # ... -> the slot of its array object
         self.arena_total: Dim = 0
+        self.entry_symbols = {n for v in main.params for d in v.type.shape or () if d is not None for n in names(d)}
 
     def build(self) -> Built:
         main, asm = self.main, self.asm
@@ -183,7 +118,7 @@ class _Builder:
             self.error,
             self.arena,
             arena_bytes,
-            self.numbers,
+            self.sizes.numbers,
             tuple(self.codes.values()),
         )
 
@@ -239,9 +174,9 @@ class _Builder:
             for axis, d in enumerate(shape):
                 if isinstance(d, int):
                     asm.match(slot, axis, Match.IMMEDIATE, d, self._check("size", v.name, axis, str(d)))
-                elif d is not None and (name := _bare(d)) and name not in self.heap:
-                    self.heap[name] = self.size_slots[d] = asm.slot(name)
-                    asm.match(slot, axis, Match.STORE, self.heap[name], self._check("size", v.name, axis, str(d)))
+                elif d is not None and (name := bare_name(d)) and d not in self.sizes:
+                    self.sizes.bind(d, asm.slot(name))
+                    asm.match(slot, axis, Match.STORE, self.size(d), self._check("size", v.name, axis, str(d)))
                 elif d is not None:
                     later.append((slot, v.name, axis, d))
             self.objects[v.name] = ("argument", i)
@@ -264,52 +199,9 @@ class _Builder:
         """Are all sizes known at entry?"""
         return type_.shape is not None and None not in type_.shape and symbols(type_) <= self.entry_symbols
 
-    @property
-    def entry_symbols(self) -> set[str]:
-        return {n for v in self.main.params if v.type.shape for d in v.type.shape if d is not None for n in names(d)}
-
     def size(self, d: Dim) -> int:
         """The slot that holds a size expression; emits its evaluation the first time."""
-        if d not in self.size_slots:
-            self.size_slots[d] = self._evaluate(d)
-        return self.size_slots[d]
-
-    def _evaluate(self, d: Dim) -> int:
-        asm = self.asm
-        if isinstance(d, int):
-            slot = asm.slot(str(d))
-            self.numbers[slot] = d
-            return slot
-        if (name := _bare(d)) is not None:
-            raise CodegenError(f"the size {name} is not bound by any argument", "give it a parameter whose shape names it")
-        terms = d.terms
-        if len(terms) == 1:
-            return self._term(d, *terms[0])
-        slot = asm.slot(str(d))
-        positive = sorted(terms, key=lambda t: t[1] < 0)
-        total = self.size(DimExpr((positive[0],)) if positive[0][0] else positive[0][1])
-        for mono, k in positive[1:]:
-            part = self.size(DimExpr(((mono, abs(k)),)) if mono else abs(k))
-            (asm.add if k > 0 else asm.sub)(slot, total, part)
-            total = slot
-        return slot
-
-    def _term(self, d: Dim, mono, k: int) -> int:
-        """A product: of an atom's value, or of a coefficient and factors."""
-        asm = self.asm
-        if len(mono) == 1 and k == 1 and isinstance(mono[0], Atom):
-            atom, slot = mono[0], asm.slot(str(d))
-            operation = {"//": asm.floordiv, "%": asm.mod, "min": asm.minimum, "max": asm.maximum}[atom.op]
-            operation(slot, self.size(atom.left), self.size(atom.right))
-            return slot
-        slot = asm.slot(str(d))
-        factors = [self.size(symbol(f) if isinstance(f, str) else DimExpr((((f,), 1),))) for f in mono]
-        if k != 1:
-            factors.append(self.size(k))
-        asm.mul(slot, factors[0], factors[1])
-        for f in factors[2:]:
-            asm.mul(slot, slot, f)
-        return slot
+        return self.sizes.slot(d)
 
     # ------------------------------------------------------------------ memory
 
@@ -386,10 +278,10 @@ class _Builder:
                     self._emit_region(run)
                     run = []
                     self._python_step(b)
-                case AllocTensor(storage=()) if not self._has_home(b.var):
+                case AllocTensor(storage=()) | AllocStorage() if self.root(b.var.name) not in self.addresses:
                     self._emit_region(run)
                     run = []
-                    self._late_tensor(b)
+                    self._late_memory(b)
                 case Heap() | MatchShape() | AllocStorage() | AllocTensor() | View() | MakeTuple() | TupleItem():
                     pass
                 case other:
@@ -397,9 +289,6 @@ class _Builder:
                         f"no instruction for {type(other).__name__}", "lower the module with the whole pipeline first"
                     )
         self._emit_region(run)
-
-    def _has_home(self, var: Var) -> bool:
-        return self.root(var.name) in self.addresses
 
     def _emit_region(self, calls: list[RunKernel]) -> None:
         if not calls:
@@ -489,39 +378,30 @@ class _Builder:
             if d is None:
                 continue
             message = self._check("size", source.name, axis, str(d))
-            name = _bare(d)
+            name = bare_name(d)
             if slot is None:
                 if source.type.shape[axis] != d:
                     self.asm.guard(Comparison.EQ, self.size(source.type.shape[axis]), self.size(d), message)
             elif isinstance(d, int):
                 self.asm.match(slot, axis, Match.IMMEDIATE, d, message)
-            elif name and d not in self.size_slots:
-                self.size_slots[d] = self.asm.slot(name)
-                self.asm.match(slot, axis, Match.STORE, self.size_slots[d], message)
+            elif name and d not in self.sizes:
+                self.sizes.bind(d, self.asm.slot(name))
+                self.asm.match(slot, axis, Match.STORE, self.size(d), message)
             else:
                 self.asm.match(slot, axis, Match.SLOT, self.size(d), message)
 
-    def _late_tensor(self, binding: Binding) -> None:
-        """A tensor whose sizes only became known after a library call: Python allocates it."""
+    def _late_memory(self, binding: Binding) -> None:
+        """A tensor or storage whose size only became known after a library call: Python allocates it."""
         var = binding.var
         index, slot = self._value_index(var.name), self.asm.slot(f"{var.name}.object")
-        placed = Placed(var.type.dtype, tuple(map(self.size, var.type.shape)), 0)
+        dtype, shape = ("u8", (var.type.bytes,)) if isinstance(var.type, Storage) else (var.type.dtype, var.type.shape)
+        placed = Placed(dtype, tuple(map(self.size, shape)), 0)
         self.actions.append(Action("", (), (placed,), ((index, slot),), ()))
         self.asm.library(len(self.actions) - 1)
         self._bind_value(var, slot)
-
-
-def _bare(d: Dim) -> str | None:
-    """The name of a size that stands alone."""
-    if (
-        isinstance(d, DimExpr)
-        and len(d.terms) == 1
-        and d.terms[0][1] == 1
-        and len(d.terms[0][0]) == 1
-        and isinstance(d.terms[0][0][0], str)
-    ):
-        return d.terms[0][0][0]
-    return None
+        for tensor, storage in self.storage_of.items():
+            if storage == var.name:
+                self.addresses[tensor] = self.addresses[storage]
 
 
 def _bytes(type_: Tensor) -> Dim:

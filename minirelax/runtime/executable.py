@@ -16,7 +16,7 @@ from minirelax.errors import CodegenError, IndexingError, RunError
 from minirelax.ir.graph import Module
 from minirelax.ir.types import NUMPY_DTYPES
 from minirelax.runtime import object_cache, pool
-from minirelax.runtime.build import Action, Built, Placed
+from minirelax.runtime.built import Action, Built, Placed
 from minirelax.runtime.frame import FOUND, MESSAGE, Context
 from minirelax.runtime.instructions import Status
 from minirelax.runtime.vm import machine
@@ -51,6 +51,15 @@ class Executable:
     def source(self) -> str:
         """The Numba source of all kernels."""
         return "\n".join(self.built.sources.values())
+
+    @property
+    def tiling(self):
+        """How each kernel is split into tiles, and what that is reckoned to cost."""
+        from minirelax.codegen.numba_cpu import kernel_code
+        from minirelax.explore import Tiling
+
+        codes = self.built.codes or tuple(kernel_code(k) for k in self.module.kernels)
+        return Tiling(c.plan for c in codes)
 
     @property
     def table(self) -> str:

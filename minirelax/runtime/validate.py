@@ -3,6 +3,7 @@
 Stages are interpreted: graph ops by NumPy, kernels by executing their text.  That is slow, and exact enough to find the
 pass that broke a program.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -13,10 +14,12 @@ from minirelax.errors import RunError
 from minirelax.ir.graph import Module
 from minirelax.ir.interpret import interpret
 
-TOLERANCE = {"f": {4: 1e-4, 8: 1e-9}}            # relative to the largest value; sums may be taken in another order
+TOLERANCE = {"f": {4: 1e-4, 8: 1e-9}}  # relative to the largest value; sums may be taken in another order
 
 
-def validate(stages: Iterable, arrays: Sequence[np.ndarray], weights: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+def validate(
+    stages: Iterable, arrays: Sequence[np.ndarray], weights: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
+) -> None:
     """Compare the results of all stages (each with a `name` and a `module`), and `outputs`, those of the compiled program.
 
     Raises RunError, naming the stage, the result and the size of the difference.
@@ -48,8 +51,16 @@ def compare(stage: str, want: Sequence[np.ndarray], got: Sequence[np.ndarray]) -
         tolerance = TOLERANCE.get(w.dtype.kind, {}).get(w.dtype.itemsize, 0)
         finite = w[np.isfinite(w)]
         scale = float(np.max(np.abs(finite), initial=1)) if tolerance and finite.size else 0
-        same = w.shape == g.shape and w.dtype == g.dtype and np.allclose(w, g, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+        same = (
+            w.shape == g.shape
+            and w.dtype == g.dtype
+            and np.allclose(w, g, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+        )
         if not same:
             shapes = w.shape != g.shape or w.dtype != g.dtype
-            size = f"{g.dtype}{g.shape} in place of {w.dtype}{w.shape}" if shapes else f"by up to {np.nanmax(np.abs(np.subtract(g, w, dtype=np.float64)))}"
+            size = (
+                f"{g.dtype}{g.shape} in place of {w.dtype}{w.shape}"
+                if shapes
+                else f"by up to {np.nanmax(np.abs(np.subtract(g, w, dtype=np.float64)))}"
+            )
             raise RunError(f"{stage} changed result {i} of the program: {size}", f'look at .diff("{stage}")')

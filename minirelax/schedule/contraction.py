@@ -1,8 +1,8 @@
 """Plan the contractions (matmul, batched matmul, einsum) for register tiles called through a table.
 
 The anchor block is ``sum over k of A * B``.  With n the last spatial axis (on which only B depends) and m the last one on which
-only A depends, every other spatial axis is an outer loop.  A tile of the plan is a block of rows of m by some panels of n: for each
-panel the register tiles sweep the rows, k in chunks that keep the panel of B in the nearest cache, and then the *epilogue*,
+only A depends, every other spatial axis is an outer loop.  A tile of the plan is a block of rows of m by some panels of n: for
+each panel the register tiles sweep the rows, k in chunks that keep the panel of B in the nearest cache, and then the *epilogue*,
 the blocks that follow the anchor, runs on the finished rows by panel while they are in L1 (Goto and van de Geijn 2008).
 
 B is read in place when it is packed already (a weight) or when its rows are contiguous and few rows of A would reuse a
@@ -76,10 +76,10 @@ class ContractionPlan:
         return product([a.extent for a in self.k])
 
     def __str__(self) -> str:
+        outer = " x ".join(str(a.extent) for a in self.outer) or "1"
         return (
-            f"{self.kernel.name}: {self.m.extent} x {self.n.extent} x {self.k_extent}, outer "
-            f"{' x '.join(str(a.extent) for a in self.outer) or 1}, A {self.a.how}, B {self.b.how}, register tile {self.tile.rows} x "
-            f"{self.tile.width}, up to {self.max_rows} rows by {self.panels_per_tile} panels a tile, {self.tiles} tiles, about {self.cost} ns"
+            f"{self.kernel.name}: {self.m.extent} x {self.n.extent} x {self.k_extent}, outer {outer}, A {self.a.how}, B {self.b.how}, "
+            f"register tile {self.tile.rows} x {self.tile.width}, up to {self.max_rows} rows by {self.panels_per_tile} panels a tile"
         )
 
 

@@ -64,7 +64,7 @@ class RowPlan:
         return (
             f"{self.kernel.name}: {self.form} form, rows {rows}"
             + (f", chunks of {self.width} of {self.chunk.name}" if self.chunk else "")
-            + f", {self.rows_per_tile} rows a tile, {self.tiles} tiles, about {self.cost} ns"
+            + f", {self.rows_per_tile} rows a tile"
         )
 
 

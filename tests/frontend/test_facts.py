@@ -1,4 +1,5 @@
 """What a trace concludes about sizes is sound: it holds for every call that its guards and substitutions admit."""
+
 from __future__ import annotations
 
 from hypothesis import given, settings
@@ -50,7 +51,9 @@ def test_answers_hold_for_every_admitted_call(hint, asked, expressions):
             for k in range(6):
                 call = {"n": n, "m": m, "k": k}
                 admitted = all(value(d, call) == call[name] for name, d in names.items()) and all(
-                    HOLDS[g.relation](value(facts.substituted(g.left), call), value(facts.substituted(g.right), call)) for g in facts.guards)
+                    HOLDS[g.relation](value(facts.substituted(g.left), call), value(facts.substituted(g.right), call))
+                    for g in facts.guards
+                )
                 if call == hint:
                     assert admitted, "the call that was traced must fit its own guards"
                 if admitted:

@@ -1,4 +1,6 @@
 """Sizes are symbolic until a fact is needed; facts become guards, and calls that break them are traced anew."""
+
+# ruff: noqa: F821, UP037   (sizes are named in quotes)
 from __future__ import annotations
 
 import numpy as np
@@ -48,6 +50,7 @@ def test_sizes_that_differ():
 def test_branches_on_sizes():
     def f(x):
         return x * 2 if x.shape[0] > 16 else x + 1
+
     g = check(f, (z(20),), (z(17),), (z(16),), (z(0),))
     assert facts(g) == [["x.shape[0] > 16"], ["x.shape[0] <= 16"]]
     assert g.compilations[0].guards[0].source.line == f.__code__.co_firstlineno + 1
@@ -59,6 +62,7 @@ def test_iteration_over_a_size():
         for i in range(x.shape[0]):
             total = total + x[i] * i
         return total
+
     g = check(f, (z(3, 2),), (z(3, 5),), (z(4, 2),))
     assert facts(g) == [["x.shape[0] == 3"], ["x.shape[0] == 4"]]
 
@@ -67,12 +71,14 @@ def test_questions_are_asked_once():
     def f(x):
         n = x.shape[0]
         return x * 2 if n > 2 and n > 1 and n >= 3 and n != 0 and n + 1 > 3 and bool(n) and 2 * n > 5 else x
+
     assert facts(check(f, (z(5),), (z(3),))) == [["x.shape[0] > 2"]]
 
 
 def test_equal_expressions_by_substitution():
     def f(x, y):
         return x[1:] + y
+
     g = check(f, (z(5), z(4)), (z(9), z(8)))
     assert facts(g) == [["x.shape[0] - min(x.shape[0], 1) == y.shape[0]"]]
 
@@ -80,6 +86,7 @@ def test_equal_expressions_by_substitution():
 def test_shape_comparison():
     def f(x, y):
         return x + y if x.shape == y.shape else x.sum() + y.sum()
+
     g = check(f, (z(2, 3), z(2, 3)), (z(2, 3), z(3, 2)), (z(4, 4), z(4, 4)))
     assert len(g.compilations) == 2
 
@@ -88,7 +95,8 @@ def test_position_table_needs_one_guard():
     table = z(512, 4)
 
     def f(x):
-        return x + mnp.asarray(table)[:x.shape[0]]
+        return x + mnp.asarray(table)[: x.shape[0]]
+
     g = check(f, (z(5, 4),), (z(512, 4),), (z(1, 4),))
     assert facts(g) == [["x.shape[1] == 4", "x.shape[0] <= 512"]]
     with pytest.raises(ShapeError):
@@ -99,6 +107,7 @@ def test_reshape_divides():
     def f(x):
         y = x.reshape(-1, 4)
         return (y * 2).reshape(-1) + x
+
     g = check(f, (z(8),), (z(12),), (z(0),))
     assert facts(g) == [["(x.shape[0])%4 == 0"]]
     assert [str(guard.left) for guard in g.trace(z(8)).functions[0].guards] == ["n%4"]
@@ -110,6 +119,7 @@ def test_merging_and_splitting_axes_takes_no_guard():
     def f(x):
         n, m, k = x.shape
         return x.reshape(n * m, k).reshape(n, m, k).transpose(1, 0, 2).reshape(m, n * k)
+
     assert facts(check(f, (z(2, 3, 4),), (z(1, 1, 1),), (z(0, 3, 2),))) == [[]]
 
 
@@ -131,6 +141,7 @@ def test_empty_axes():
 def test_declared_sizes_take_no_guards():
     def f(x: f32["n"], y: f32["m"]):
         return x + y
+
     with pytest.raises(ShapeError) as e:
         jit(f, target="interpret")(z(3), z(3))
     assert str(e.value).splitlines()[0] == "add(x, y): axis -1 has sizes n and m, which cannot be shown equal"
@@ -138,6 +149,7 @@ def test_declared_sizes_take_no_guards():
 
     def g(x: f32["n"]):
         return x if x.shape[0] > 16 else -x
+
     with pytest.raises(ShapeError, match="whether n > 16 cannot be decided for all sizes"):
         jit(g, target="interpret")(z(3))
 
@@ -145,6 +157,7 @@ def test_declared_sizes_take_no_guards():
 def test_declared_and_fresh_sizes_together():
     def f(x: f32["n", 4], y):
         return x * y
+
     g = check(f, (z(2, 4), z(4)), (z(3, 4), z(2, 4)[:1]))
     assert len(g.compilations) == 2
 
@@ -152,6 +165,7 @@ def test_declared_and_fresh_sizes_together():
 def test_declared_sizes_must_not_be_empty_where_numpy_forbids_it():
     def f(x: f32["n"]):
         return x.max(), x[0], x[:-1].sum()
+
     g = jit(f, target="interpret")
     assert g(z(3))[0] == 1
     with pytest.raises(ValueError, match="zero-size array"):
@@ -162,7 +176,8 @@ def test_bounds_prove_what_they_can():
     table = z(512, 4)
 
     def f(x: f32["s", 4]):
-        return x + mnp.asarray(table)[:x.shape[0]]
+        return x + mnp.asarray(table)[: x.shape[0]]
+
     g = check(f, (z(5, 4),), (z(512, 4),), bounds={"s": (1, 512)})
     assert facts(g) == [["s >= 1", "s <= 512"]]
     with pytest.raises(ShapeError, match="the size s is 513, outside its bounds 1 to 512"):
@@ -181,6 +196,7 @@ def test_match_cast_states_facts():
         kept = mnp.match_cast(x[x > 0], f32["n"])
         also = mnp.match_cast(y, (kept.shape[0],))
         return kept + also
+
     g = jit(f, target="interpret")
     np.testing.assert_array_equal(g(np.array([1, -1, 2], np.float32), z(2)), [2, 3])
     with pytest.raises(ShapeError, match="match_cast"):
@@ -203,11 +219,13 @@ def test_sizes_are_integers_to_python():
         assert n > 0.5 and n != 2.5 and n < float("inf") and n != "a"
         assert q * 2 + r <= n + 1
         return x.reshape(-1)[: n * m // 2] * (q + r)
+
     check(f, (z(4, 6),), (z(8, 2),))
 
 
 def test_static_values_and_dictionaries_keyed_by_sizes():
     def f(x, axis):
         return x.sum(axis) * {3: 1.0, 4: 2.0}[x.shape[0]]
+
     g = check(f, (z(3, 2), 0), (z(3, 5), 0), (z(4, 2), 1), static=("axis",))
     assert len(g.compilations) == 2

@@ -1,4 +1,5 @@
 """In-place code means what it means in NumPy: views alias, and writes to arguments reach the caller."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -118,8 +119,25 @@ def dropped_axes(x):
     return None
 
 
-@pytest.mark.parametrize("fn", [view_of_view, chain, reading_a_view_later, operators, swap, stencil, masked, scattered, outs, methods, diagonal,
-                                broadcast_value, dropped_axes], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "fn",
+    [
+        view_of_view,
+        chain,
+        reading_a_view_later,
+        operators,
+        swap,
+        stencil,
+        masked,
+        scattered,
+        outs,
+        methods,
+        diagonal,
+        broadcast_value,
+        dropped_axes,
+    ],
+    ids=lambda f: f.__name__,
+)
 def test_as_in_numpy(fn):
     both(fn, X)
 
@@ -130,6 +148,7 @@ def test_only_written_arguments_change():
         y = y + 1
         y[0] = 0
         return y
+
     both(f, X, X + 1)
 
 
@@ -138,6 +157,7 @@ def test_split_gives_views():
         a, b = np.split(x, 2, axis=1)
         a[:] = b
         return None
+
     both(f, X)
 
 
@@ -145,6 +165,7 @@ def test_a_written_argument_that_is_returned_is_the_argument():
     def f(x):
         x += 1
         return x, x[0]
+
     x = X.copy()
     got, row = jit(f, target="interpret")(x)
     assert got is x
@@ -168,6 +189,7 @@ def test_arrays_made_inside_can_be_filled():
         out[:, 0] = x.sum(1)
         out[:, 1] = x.max(1)
         return out
+
     np.testing.assert_array_equal(jit(f, target="interpret")(X), np.stack([X.sum(1), X.max(1)], 1))
 
 
@@ -175,6 +197,7 @@ def test_results_of_broadcasting_are_read_only():
     def f(x):
         y = np.broadcast_to(x, (2, 3, 4))
         y[0] = 1
+
     with pytest.raises(ShapeError, match="assignment destination is read-only"):
         jit(f, target="interpret")(X)
 
@@ -182,6 +205,7 @@ def test_results_of_broadcasting_are_read_only():
 def test_shapes_that_do_not_fit():
     def f(x):
         x[:2] = x
+
     with pytest.raises(ShapeError, match=r"could not broadcast input array from shape \(n, m\) into shape \(min\(n, 2\), m\)"):
         jit(f, target="interpret")(X)
 
@@ -191,6 +215,7 @@ def test_a_reshape_that_copies_or_not_is_noticed():
         y = x.T.reshape(-1)
         y += 1
         return y
+
     np.testing.assert_array_equal(jit(harmless, target="interpret")(X), X.T.reshape(-1) + 1)
 
     def unclear(x):
@@ -198,6 +223,7 @@ def test_a_reshape_that_copies_or_not_is_noticed():
         y = x.T.reshape(-1)
         y += 1
         return x
+
     with pytest.raises(UnsupportedError, match="depends on its strides"):
         jit(unclear, target="interpret")(X)
 
@@ -205,10 +231,11 @@ def test_a_reshape_that_copies_or_not_is_noticed():
 def test_arguments_that_cannot_be_written_back():
     def f(x, y):
         x[0] = y[1]
+
     g = jit(f, target="interpret")
     readonly = X.copy()
     readonly.flags.writeable = False
-    with pytest.raises(ArgumentError, match="argument x is written to, but it is read-only"):
+    with pytest.raises(ArgumentError, match="argument x is written to, but is read-only"):
         g(readonly, X)
     x = X.copy()
     with pytest.raises(ArgumentError, match="argument x is written to and shares memory with y"):
@@ -216,6 +243,7 @@ def test_arguments_that_cannot_be_written_back():
 
     def h(x):
         x.reshape(-1)[0] = 1
+
     with pytest.raises(ArgumentError, match="written to through a reshape"):
         jit(h, target="interpret")(np.asfortranarray(X))
     both(h, X)
@@ -228,6 +256,7 @@ def test_writing_through_any_layout_of_an_argument():
     def f(x):
         x[1] = 5
         x += 1
+
     jit(f, target="interpret")(part)
     want = np.zeros((6, 8), np.float32)
     f(want[::2, ::2])

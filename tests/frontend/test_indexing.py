@@ -1,4 +1,5 @@
 """Indexing means what NumPy's indexing means, for reading and writing, whatever the key; checked on random ones."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -85,6 +86,7 @@ def test_writing(case, one_value):
 
     def write(x):
         x[key] = value
+
     want = outcome(write, y)
     got = outcome(jit(write, target="interpret"), x)
     assert isinstance(got, type) == isinstance(want, type)
@@ -106,7 +108,8 @@ def test_one_program_serves_all_sizes_that_fit_its_guards(case, shift):
 def test_symbolic_bounds(n, m, a, b, step):
     def f(x, y):
         s = y.shape[0]
-        return x[s + a:2 * s + b:step], x[:s:step], x[s:], x[-s - 1:]
+        return x[s + a : 2 * s + b : step], x[:s:step], x[s:], x[-s - 1 :]
+
     x, y = filled((n,)), filled((m,))
     for got, want in zip(jit(f, target="interpret")(x, y), f(x, y), strict=True):
         agree(got, want)
@@ -123,6 +126,7 @@ def test_slices_of_undeclared_sizes_take_few_guards():
 def test_traced_indices():
     def f(x, i, k):
         return x[i], x[i[0]], x[i, k], x[:, k], x[i[:, None], k], x[i, :, None], x[1, k], x[..., k, 0]
+
     x, i, k = filled((4, 3, 2)), np.array([0, -1, 2]), np.array([1, 0, -1])
     for got, want in zip(jit(f, target="interpret")(x, i, k), f(x, i, k), strict=True):
         agree(got, want)
@@ -137,6 +141,7 @@ def test_masks():
         w[x > 5] += 10
         rows = y[x[:, 0] > 2]
         return x[m], x[m].sum(), x[~m] + 1, z, w, rows, x[m][:1], y[m], x[x[:, 0] > 2, 1]
+
     x, y = filled((4, 3)), filled((4, 3, 2))
     for got, want in zip(jit(f, target="interpret")(x, y), f(x, y), strict=True):
         agree(got, want)
@@ -154,17 +159,25 @@ def test_np_add_at_counts_repeated_indices():
         np.add.at(y, i, x[i])
         np.subtract.at(y, (i,), 1)
         return y
+
     x, i = filled((4,)), np.array([1, 1, 3])
     agree(jit(f, target="interpret")(x, i), f(x, i))
 
 
-@pytest.mark.parametrize("key, message", [
-    (5, "index 5 is out of bounds for axis 0 with size n (here 3)"),
-    (-4, "index -4 is out of bounds for axis 0 with size n (here 3)"),
-    ((0, 0), "too many indices for array: array is 1-dimensional, but 2 were indexed"),
-    ((Ellipsis, Ellipsis), "an index can only have a single ellipsis ('...')"),
-    (1.5, "only integers, slices (`:`), ellipsis (`...`), np.newaxis (`None`) and integer or boolean arrays are valid indices, not float"),
-])
+@pytest.mark.parametrize(
+    "key, message",
+    [
+        (5, "index 5 is out of bounds for axis 0 with size n (here 3)"),
+        (-4, "index -4 is out of bounds for axis 0 with size n (here 3)"),
+        ((0, 0), "too many indices for array: array is 1-dimensional, but 2 were indexed"),
+        ((Ellipsis, Ellipsis), "an index can only have a single ellipsis ('...')"),
+        (
+            1.5,
+            "only integers, slices (`:`), ellipsis (`...`), np.newaxis (`None`) and integer or boolean arrays are valid indices, "
+            "not float",
+        ),
+    ],
+)
 def test_bad_keys(key, message):
     with pytest.raises(IndexingError) as e:
         jit(lambda x: x[key], target="interpret")(filled((3,)))
@@ -174,7 +187,7 @@ def test_bad_keys(key, message):
 
 def test_values_cannot_bound_slices():
     with pytest.raises(IndexingError, match="the bounds of a slice must be known while tracing"):
-        jit(lambda x, i: x[i[0]:], target="interpret")(filled((3,)), np.array([1]))
+        jit(lambda x, i: x[i[0] :], target="interpret")(filled((3,)), np.array([1]))
 
 
 def test_out_of_range_while_running():
@@ -189,6 +202,7 @@ def test_data_dependent_sizes_take_no_guards():
     def f(x):
         y = x[x > 0]
         return y + x
+
     with pytest.raises(CompileError, match="cannot be shown equal"):
         jit(f, target="interpret")(np.array([1.0, 2.0]))
 

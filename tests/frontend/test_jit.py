@@ -1,4 +1,6 @@
 """The jitted function: when it compiles, what it keeps, what it shows; on the interpreting target, which needs no compiler."""
+
+# ruff: noqa: F821, UP037   (sizes are named in quotes)
 from __future__ import annotations
 
 import pickle
@@ -39,7 +41,11 @@ def test_one_compilation_per_kind_of_argument():
     f(np.ones((3, 3)))
     f(np.ones(3), 3)
     assert len(f.compilations) == 4
-    assert [c.arguments for c in f.compilations][:3] == ["x: f64[n], y: f64[()]", "x: f32[n], y: f64[()]", "x: f64[n, m], y: f64[()]"]
+    assert [c.arguments for c in f.compilations][:3] == [
+        "x: f64[n], y: f64[()]",
+        "x: f32[n], y: f64[()]",
+        "x: f64[n, m], y: f64[()]",
+    ]
 
 
 def test_results_are_scalars_arrays_and_python_numbers_as_in_numpy():
@@ -53,6 +59,7 @@ def test_results_are_scalars_arrays_and_python_numbers_as_in_numpy():
 def test_keywords_defaults_and_variadics():
     def f(x, *more, scale=1.0, **named):
         return (x + sum(more)) * scale + named.get("bias", 0.0)
+
     g = jit(f, target="interpret")
     x = np.arange(3.0)
     np.testing.assert_array_equal(g(x), x)
@@ -63,6 +70,7 @@ def test_keywords_defaults_and_variadics():
 def test_static_arguments():
     def f(x, axis, mode="sum"):
         return x.sum(axis) if mode == "sum" else x.max(axis)
+
     g = jit(f, static=("axis",), target="interpret")
     x = np.arange(6.0).reshape(2, 3)
     for axis in (0, 1, (0, 1), None):
@@ -83,6 +91,7 @@ def test_methods():
         @jit(static=("self",), target="interpret")
         def __call__(self, x):
             return x @ self.w
+
     m = Model(np.ones((3, 2)))
     np.testing.assert_array_equal(m(np.ones((4, 3))), np.full((4, 2), 3.0))
 
@@ -138,6 +147,7 @@ def test_bad_calls():
 
     def declared(x: f32["n", 2]):
         return x
+
     with pytest.raises(ArgumentError, match="argument x: cannot become an array"):
         jit(declared, target="interpret")([[1.0, 2.0], [3.0]])
     np.testing.assert_array_equal(jit(declared, target="interpret")([[1.0, 2.0]]), [[1, 2]])
@@ -146,7 +156,14 @@ def test_bad_calls():
 def test_any_layout_and_byte_order():
     f = jit(lambda x: x * 2 + x.T.sum(), target="interpret")
     base = np.arange(16.0).reshape(4, 4)
-    for x in (base.T, np.asfortranarray(base), base[::-1, ::2][:, ::-1], base.astype(">f8"), np.broadcast_to(base[0], (4, 4)), base[1:3]):
+    for x in (
+        base.T,
+        np.asfortranarray(base),
+        base[::-1, ::2][:, ::-1],
+        base.astype(">f8"),
+        np.broadcast_to(base[0], (4, 4)),
+        base[1:3],
+    ):
         np.testing.assert_array_equal(f(x), x * 2 + x.sum())
     assert len(f.compilations) == 1
 
@@ -156,6 +173,7 @@ def test_a_failing_trace_leaves_nothing_behind():
         if flag == "bad":
             return x.nothing
         return x + 1
+
     g = jit(f, target="interpret")
     with pytest.raises(AttributeError):
         g(np.ones(2), "bad")
@@ -170,6 +188,7 @@ def test_threads_share_compilations():
     def work(n):
         start.wait()
         got.append((n, f(np.ones(n))))
+
     threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
     for t in threads:
         t.start()
@@ -183,6 +202,7 @@ def test_recursion_between_jitted_functions_in_one_trace():
     @jit(static=("k",), target="interpret")
     def power(x, k):
         return x if k == 1 else x * power(x, k - 1)
+
     np.testing.assert_array_equal(power(np.full(2, 3.0), 4), [81, 81])
 
 
@@ -194,6 +214,7 @@ def test_pickles_as_its_function():
 def test_compilations_print_the_asking_line():
     def f(x):
         return x * 2 if x.shape[0] > 3 else x
+
     g = jit(f, target="interpret")
     g(np.ones(2))
     assert "return x * 2 if x.shape[0] > 3 else x" in str(g.compilations)
@@ -213,7 +234,9 @@ def test_validate_names_the_stage_that_changed_a_result():
 
 
 def test_numba_is_not_imported_to_trace_and_interpret():
-    code = ("import sys, numpy as np, minirelax as mr\n"
-            "f = mr.jit(lambda x: np.exp(x).sum(), target='interpret'); f(np.ones(3))\n"
-            "assert 'numba' not in sys.modules and 'rich' not in sys.modules")
+    code = (
+        "import sys, numpy as np, minirelax as mr\n"
+        "f = mr.jit(lambda x: np.exp(x).sum(), target='interpret'); f(np.ones(3))\n"
+        "assert 'numba' not in sys.modules and 'rich' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,5 @@
 """NEP 50: traced arrays promote as NumPy's, for every pair of dtypes and for Python numbers."""
+
 from __future__ import annotations
 
 import itertools
@@ -14,8 +15,23 @@ from minirelax.frontend.trace import trace
 from minirelax.ir.types import NUMPY_DTYPES, dtype_name
 from minirelax.jit import jit
 
-OPERATORS = (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow, operator.lt, operator.eq,
-             operator.and_, operator.lshift, np.maximum, np.arctan2, np.logical_or, np.hypot)
+OPERATORS = (
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.truediv,
+    operator.floordiv,
+    operator.mod,
+    operator.pow,
+    operator.lt,
+    operator.eq,
+    operator.and_,
+    operator.lshift,
+    np.maximum,
+    np.arctan2,
+    np.logical_or,
+    np.hypot,
+)
 PAIRS = list(itertools.product(NUMPY_DTYPES, repeat=2))
 NUMBERS = (True, 2, 2.5, np.float32(1.5), np.float64(1.5), np.int8(3), np.uint16(7), np.bool_(True))
 
@@ -60,6 +76,7 @@ def test_numbers_written_in_the_function(fn):
 def test_numbers_given_as_arguments_are_weak():
     def f(x, n):
         return x + n, n * x, x / n, x > n, n + 1, n / 2, n * 2.0, n // 2, -n, n == 2, np.maximum(x, n)
+
     for name, number in itertools.product(("i8", "u8", "i64", "f32", "f64"), (True, 2, 2.5)):
         x = np.ones(2, NUMPY_DTYPES[name])
         if number is True and name != "i64":
@@ -82,6 +99,7 @@ def test_sizes_are_weak():
     def f(x):
         n = x.shape[0]
         return x * n, n * x, x / n, np.sqrt(n), n / 2, n * 0.5 * x, x + n / 2
+
     for t in (np.float32, np.float64, np.uint8, np.int64):
         x = np.ones(3, t)
         for got, want in zip(jit(f, target="interpret")(x), f(x), strict=True):
@@ -99,16 +117,20 @@ def test_an_integer_must_fit_the_array(number, fits):
             jit(lambda x: x + number, target="interpret")(x)
 
 
-@pytest.mark.parametrize("fn", [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "fn", [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge], ids=lambda f: f.__name__
+)
 def test_comparisons_are_exact(fn):
-    signed = np.array([-1, 0, 5, 2**62, -2**63, 2**63 - 1])
+    signed = np.array([-1, 0, 5, 2**62, -(2**63), 2**63 - 1])
     unsigned = np.array([2**64 - 1, 0, 5, 2**62, 2**63, 2**63], np.uint64)
     for a, b in ((signed, unsigned), (unsigned, signed)):
         want = np.array([fn(int(p), int(q)) for p, q in zip(a, b, strict=True)])
         np.testing.assert_array_equal(jit(lambda a, b: fn(a, b), target="interpret")(a, b), want)
     for number in (-1, 300, 5, 2**70):
         want = np.array([fn(int(p), number) for p in (0, 5, 255)])
-        np.testing.assert_array_equal(jit(lambda x, n=number: fn(x, n), static=("n",), target="interpret")(np.array([0, 5, 255], np.uint8)), want)
+        np.testing.assert_array_equal(
+            jit(lambda x, n=number: fn(x, n), static=("n",), target="interpret")(np.array([0, 5, 255], np.uint8)), want
+        )
 
 
 def test_in_place_keeps_the_dtype():
@@ -117,6 +139,7 @@ def test_in_place_keeps_the_dtype():
         x += 1
         x *= 2.5
         return x
+
     assert jit(f, target="interpret")(np.ones(2, np.float32)).dtype == np.float32
     with pytest.raises(DTypeError, match="cannot cast the result of np.multiply from float64 to int64 in place"):
         jit(f, target="interpret")(np.ones(2, np.int64))
@@ -130,7 +153,9 @@ def test_float16_is_refused_where_it_arises():
 
 def test_text_of_casts():
     module = trace(lambda x: mnp.sum(x > 0) / x.shape[0] * x, f32["n"]).module
-    assert str(module) == """\
+    assert (
+        str(module)
+        == """\
 def main(x: f32[n]) -> f64[n]:
     with dataflow():
         v0: bool[n] = greater(x, 0.0)
@@ -144,3 +169,4 @@ def main(x: f32[n]) -> f64[n]:
         v8: f64[n] = multiply(v6, v7)
         output(v8)
     return v8"""
+    )

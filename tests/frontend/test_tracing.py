@@ -1,4 +1,6 @@
 """What functions look like once traced: the text is the interface."""
+
+# ruff: noqa: F821, UP037   (sizes are named in quotes)
 from __future__ import annotations
 
 import numpy as np
@@ -24,7 +26,10 @@ def test_softmax():
     def softmax(x):
         e = np.exp(x - np.max(x, axis=-1, keepdims=True))
         return e / np.sum(e, axis=-1, keepdims=True)
-    assert text(softmax, np.zeros((3, 4), np.float32)) == """\
+
+    assert (
+        text(softmax, np.zeros((3, 4), np.float32))
+        == """\
 def main(x: f32[n, m]) -> f32[n, m]:
     guard(m > 0)
     with dataflow():
@@ -35,12 +40,16 @@ def main(x: f32[n, m]) -> f32[n, m]:
         v4: f32[n, m] = divide(v2, v3)
         output(v4)
     return v4"""
+    )
 
 
 def test_sizes_are_lettered_in_order_once_facts_are_known():
     def layer(x, w, b):
         return np.maximum(x @ w + b, 0)
-    assert text(layer, np.zeros((2, 3)), np.zeros((3, 4)), np.zeros(4)).startswith("def main(x: f64[n, m], w: f64[m, k], b: f64[k]) -> f64[n, k]:")
+
+    assert text(layer, np.zeros((2, 3)), np.zeros((3, 4)), np.zeros(4)).startswith(
+        "def main(x: f64[n, m], w: f64[m, k], b: f64[k]) -> f64[n, k]:"
+    )
 
 
 def test_declarations_also_postponed_and_from_an_enclosing_function():
@@ -49,14 +58,18 @@ def test_declarations_also_postponed_and_from_an_enclosing_function():
     @jit(target="interpret")
     def f(x: f32["n", width], w: "f32[7, 'm']", s: f32):
         return x @ w * s
+
     assert str(f.trace(np.zeros((2, 7), np.float32), np.zeros((7, 3), np.float32), 2.0)).startswith(
-        "def main(x: f32[n, 7], w: f32[7, m], s: f32[()]) -> f32[n, m]:")
+        "def main(x: f32[n, 7], w: f32[7, m], s: f32[()]) -> f32[n, m]:"
+    )
 
 
 def test_constants_are_kept_once():
     w = np.arange(3, dtype=np.float32)
     again = w.copy()
-    assert text(lambda x: x * w + w - again, f32["n", 3]) == """\
+    assert (
+        text(lambda x: x * w + w - again, f32["n", 3])
+        == """\
 c0: f32[3] = constant([0.0, 1.0, 2.0])
 
 def main(x: f32[n, 3]) -> f32[n, 3]:
@@ -66,23 +79,30 @@ def main(x: f32[n, 3]) -> f32[n, 3]:
         v2: f32[n, 3] = subtract(v1, c0)
         output(v2)
     return v2"""
+    )
 
 
 def test_weights_are_bound_parameters_of_known_size():
     def f(p, x):
         return x @ p["w"] + p["b"]
+
     p = {"w": np.zeros((4, 2), np.float32), "b": np.zeros(2, np.float32)}
-    assert text(f, p, np.zeros((3, 4), np.float32), constants=("p",)) == """\
+    assert (
+        text(f, p, np.zeros((3, 4), np.float32), constants=("p",))
+        == """\
 def main(x: f32[n, 4], *, p_w: f32[4, 2], p_b: f32[2]) -> f32[n, 2]:
     with dataflow():
         v0: f32[n, 2] = matmul(x, p_w)
         v1: f32[n, 2] = add(v0, p_b)
         output(v1)
     return v1"""
+    )
 
 
 def test_a_selection_binds_its_size():
-    assert text(lambda x: x[x > 0].sum(), np.zeros(3, np.float32)) == """\
+    assert (
+        text(lambda x: x[x > 0].sum(), np.zeros(3, np.float32))
+        == """\
 def main(x: f32[n]) -> f32[()]:
     with dataflow():
         v0: bool[n] = greater(x, 0.0)
@@ -91,6 +111,7 @@ def main(x: f32[n]) -> f32[()]:
         v3: f32[()] = sum(v2, axes=(0,), keepdims=False)
         output(v3)
     return v3"""
+    )
 
 
 def test_match_cast_names_a_size():
@@ -101,7 +122,10 @@ def test_creation_with_symbolic_sizes():
     def f(x):
         n = x.shape[0]
         return mnp.arange(n) * mnp.full((n,), 2) + mnp.zeros(n, dtype=mnp.int64)
-    assert text(f, f32["n"]) == """\
+
+    assert (
+        text(f, f32["n"])
+        == """\
 def main(x: f32[n]) -> i64[n]:
     with dataflow():
         v0: i64[n] = iota(size=n, dtype="i64")
@@ -111,6 +135,7 @@ def main(x: f32[n]) -> i64[n]:
         v4: i64[n] = add(v2, v3)
         output(v4)
     return v4"""
+    )
 
 
 def test_several_results():
@@ -129,6 +154,7 @@ def test_every_binding_knows_the_users_line():
     def f(x):
         y = np.exp(x)
         return y + 1
+
     bindings = trace(f, f32["n"]).main.bindings
     first = f.__code__.co_firstlineno
     assert [(b.source.file, b.source.line) for b in bindings] == [(__file__, first + 1), (__file__, first + 2)]

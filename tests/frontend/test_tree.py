@@ -1,4 +1,5 @@
 """Nested containers come apart and go together again; functions take and return them."""
+
 from __future__ import annotations
 
 from collections import namedtuple
@@ -24,9 +25,17 @@ class Layer:
     notes: list = field(default_factory=list)
 
 
-nested = st.recursive(st.integers() | st.none() | st.text(max_size=2), lambda inner: st.one_of(
-    st.lists(inner, max_size=3), st.lists(inner, max_size=3).map(tuple), st.dictionaries(st.text(max_size=2), inner, max_size=3),
-    st.builds(Pair, inner, inner), st.builds(Layer, inner, inner)), max_leaves=8)
+nested = st.recursive(
+    st.integers() | st.none() | st.text(max_size=2),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.text(max_size=2), inner, max_size=3),
+        st.builds(Pair, inner, inner),
+        st.builds(Layer, inner, inner),
+    ),
+    max_leaves=8,
+)
 
 
 @given(nested)
@@ -52,7 +61,12 @@ def test_functions_of_containers():
     @jit(target="interpret")
     def f(p, layers, pair):
         h = layers[0].weight @ p["x"] + layers[0].bias
-        return {"h": h, "all": [h, None, (pair.first * 2, "done", 3)], "pair": Pair(h, pair), "layer": Layer(h, h, layers[0].name)}
+        return {
+            "h": h,
+            "all": [h, None, (pair.first * 2, "done", 3)],
+            "pair": Pair(h, pair),
+            "layer": Layer(h, h, layers[0].name),
+        }
 
     x, w, b = np.ones(3), np.ones((2, 3)), np.ones(2)
     got = f({"x": x}, [Layer(w, b, "first")], Pair(x, b))

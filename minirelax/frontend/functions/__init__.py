@@ -3,7 +3,21 @@
 >>> len(FUNCTIONS) > 120, "einsum" in FUNCTIONS
 (True, True)
 """
+
 from minirelax.frontend.functions import contract, create, join, linalg, move, reduce, scan, select, special, statistics
 from minirelax.frontend.functions.registry import FUNCTIONS, public
 
-__all__ = ["FUNCTIONS", "contract", "create", "join", "linalg", "move", "public", "reduce", "scan", "select", "special", "statistics"]
+__all__ = [
+    "FUNCTIONS",
+    "contract",
+    "create",
+    "join",
+    "linalg",
+    "move",
+    "public",
+    "reduce",
+    "scan",
+    "select",
+    "special",
+    "statistics",
+]

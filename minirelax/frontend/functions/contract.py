@@ -1,4 +1,5 @@
 """Products summed over shared axes: matmul, dot, tensordot, einsum and their kin."""
+
 from __future__ import annotations
 
 import string
@@ -10,7 +11,6 @@ from minirelax.frontend import operands
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.registry import function
 from minirelax.frontend.operands import as_dtype, asarray, axis_number, broadcast_shape, conform, promoted_arrays, require_equal
-from minirelax.frontend.ufuncs import call_ufunc
 from minirelax.frontend.views import reshape
 from minirelax.ir.dim import product
 
@@ -29,12 +29,18 @@ def matmul(x1, x2, /):
     right = conform(right, (*batch, left.dims[-1], right.dims[-1]))
     found = left.derived(left.builder.op("matmul", left.atom, right.atom))
     gone = ([] if a.ndim > 1 else [-2]) + ([] if b.ndim > 1 else [-1])
-    return found.derived(reshape(found.builder, found.atom, tuple(d for i, d in enumerate(found.dims, -found.ndim) if i not in gone))) if gone else found
+    return (
+        found.derived(
+            reshape(found.builder, found.atom, tuple(d for i, d in enumerate(found.dims, -found.ndim) if i not in gone))
+        )
+        if gone
+        else found
+    )
 
 
 @function("dot")
 def dot(a, b):
-    """Matrix product, inner product of vectors, or (for more axes) the sum over the last of one and the second-last of the other."""
+    """Matrix product, inner product of vectors, or (for more axes) the sum over the last axis and the second-last."""
     x, y = promoted_arrays(a, b)
     if not x.ndim or not y.ndim:
         return x * y
@@ -54,6 +60,7 @@ def vdot(a, b, /):
 def vecdot(x1, x2, /, *, axis=-1):
     """Inner products along an axis; the others broadcast."""
     from minirelax.frontend.functions.move import moveaxis
+
     x, y = (moveaxis(v, axis, -1) for v in promoted_arrays(x1, x2))
     require_equal(x.dims[-1], y.dims[-1], "vecdot: the axes summed over have sizes")
     return matmul(x[..., None, :], y[..., :, None])[..., 0, 0]
@@ -90,7 +97,10 @@ def tensordot(a, b, axes=2):
     if isinstance(axes, int):
         left, right = tuple(range(x.ndim - axes, x.ndim)), tuple(range(axes))
     else:
-        left, right = (tuple(axis_number(i, v.ndim) for i in (s if isinstance(s, tuple | list) else (s,))) for s, v in zip(axes, (x, y), strict=True))
+        left, right = (
+            tuple(axis_number(i, v.ndim) for i in (s if isinstance(s, tuple | list) else (s,)))
+            for s, v in zip(axes, (x, y), strict=True)
+        )
     for i, j in zip(left, right, strict=True):
         require_equal(x.dims[i], y.dims[j], "tensordot: the axes summed over have sizes")
     kept_left, kept_right = ([i for i in range(v.ndim) if i not in s] for v, s in ((x, left), (y, right)))
@@ -107,7 +117,10 @@ def tensordot(a, b, axes=2):
 def einsum(subscripts, /, *operands_, dtype=None, optimize=False):
     """Einstein's summation, with ``...``; letters that appear on the left only are summed over."""
     if not isinstance(subscripts, str):
-        raise UnsupportedError("np.einsum with lists of axes is not supported in a compiled function", 'write the subscripts as a string: "ij,jk->ik"')
+        raise UnsupportedError(
+            "np.einsum with lists of axes is not supported in a compiled function",
+            'write the subscripts as a string: "ij,jk->ik"',
+        )
     xs = [asarray(x) for x in operands_]
     xs = [as_dtype(x, operands.promote((np.dtype(dtype),))) for x in xs] if dtype is not None else list(promoted_arrays(*xs))
     terms, result = _expanded(subscripts.replace(" ", ""), xs)
@@ -120,6 +133,7 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     """The vector product in three dimensions."""
     from minirelax.frontend.functions.join import stack
     from minirelax.frontend.functions.move import moveaxis
+
     if axis is not None:
         axisa = axisb = axisc = axis
     x, y = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
@@ -144,6 +158,7 @@ def correlate(a, v, mode="valid"):
 
 def _convolved(x: TracedArray, y: TracedArray, mode: str) -> TracedArray:
     from minirelax.frontend.functions.join import pad
+
     if mode not in ("full", "same", "valid"):
         raise ArgumentError(f"mode must be 'full', 'same' or 'valid', not {mode!r}")
     n, k = x.shape[0], int(y.shape[0])
@@ -151,7 +166,9 @@ def _convolved(x: TracedArray, y: TracedArray, mode: str) -> TracedArray:
         raise ShapeError("convolve: an array is empty")
     if not n >= k:
         if k > 4096:
-            raise UnsupportedError("np.convolve with the longer array second is not supported in a compiled function", "exchange them")
+            raise UnsupportedError(
+                "np.convolve with the longer array second is not supported in a compiled function", "exchange them"
+            )
         x, y, n, k = y, x, k, int(n)
     before = {"full": k - 1, "same": k // 2 if k % 2 else k // 2, "valid": 0}[mode]
     after = {"full": k - 1, "same": k - 1 - before, "valid": 0}[mode]
@@ -159,7 +176,7 @@ def _convolved(x: TracedArray, y: TracedArray, mode: str) -> TracedArray:
     count = {"full": n + k - 1, "same": n, "valid": n - k + 1}[mode]
     total = None
     for i in range(k):
-        part = wide[k - 1 - i:k - 1 - i + count] * y[i]
+        part = wide[k - 1 - i : k - 1 - i + count] * y[i]
         total = part if total is None else total + part
     return total
 
@@ -174,8 +191,8 @@ def _expanded(subscripts: str, xs: list[TracedArray]) -> tuple[list[str], str]:
     hidden = [x.ndim - len(t.replace("...", "")) if "..." in t else 0 for t, x in zip(terms, xs, strict=True)]
     if any(h < 0 or ("..." not in t and len(t) != x.ndim) for h, t, x in zip(hidden, terms, xs, strict=True)):
         raise ShapeError(f"einsum: subscripts {subscripts!r} do not match the operands' axes")
-    dots = "".join(free[:max(hidden, default=0)])
-    terms = [t.replace("...", dots[len(dots) - h:]) for t, h in zip(terms, hidden, strict=True)]
+    dots = "".join(free[: max(hidden, default=0)])
+    terms = [t.replace("...", dots[len(dots) - h :]) for t, h in zip(terms, hidden, strict=True)]
     if arrow:
         return terms, right.replace("...", dots)
     letters = "".join(terms)
@@ -189,7 +206,8 @@ def _letters_agree(terms: list[str], xs: list[TracedArray]) -> list[TracedArray]
         for c, d in zip(term, x.dims, strict=True):
             common = operands.common_size(sizes.get(c, 1), d)
             if common is None:
-                raise ShapeError(f"einsum: index {c} has sizes {operands.sizes_text(sizes[c], d)}", operands.differ_hint(sizes[c], d))
+                raise ShapeError(
+                    f"einsum: index {c} has sizes {operands.sizes_text(sizes[c], d)}", operands.differ_hint(sizes[c], d)
+                )
             sizes[c] = common
     return [conform(x, tuple(sizes[c] for c in term)) for term, x in zip(terms, xs, strict=True)]
-

@@ -2,6 +2,7 @@
 
 During a trace these give traced arrays, so that a function may fill them in place and sizes may be symbolic.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -15,7 +16,6 @@ from minirelax.frontend.promotion import name_of, promote
 from minirelax.frontend.size import Size
 from minirelax.frontend.ufuncs import call_ufunc, emit
 from minirelax.ir.dim import Dim, ceildiv, maximum
-from minirelax.ir.graph import Const
 
 
 @function("zeros", creates=True)
@@ -110,7 +110,11 @@ def linspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
         raise UnsupportedError("np.linspace between arrays is not supported in a compiled function")
     count, b = shape_dims(num)[0], operands.builder()
     dtype_name = promote((kind(start), kind(stop), float))
-    first, last, counts = as_dtype(start, dtype_name), as_dtype(stop, dtype_name), TracedArray(b, b.op("iota", size=count, dtype=dtype_name))
+    first, last, counts = (
+        as_dtype(start, dtype_name),
+        as_dtype(stop, dtype_name),
+        TracedArray(b, b.op("iota", size=count, dtype=dtype_name)),
+    )
     gaps = as_dtype(b.number(maximum(count - 1, 1) if endpoint else maximum(count, 1)), dtype_name)
     numbers = counts * ((last - first) / gaps) + first
     if endpoint:
@@ -157,6 +161,7 @@ def triu(m, k=0):
 def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     """Coordinates of a grid, one array for each axis."""
     from minirelax.frontend.functions.move import broadcast_arrays
+
     if indexing not in ("xy", "ij"):
         raise ArgumentError("Valid values for `indexing` are 'xy' and 'ij'.")
     n = len(xi)
@@ -169,6 +174,7 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
 def indices(dimensions, dtype=int):
     """For each axis of a shape, the index along it at every place."""
     from minirelax.frontend.functions.join import stack
+
     lines = [arange(d, dtype=dtype) for d in dimensions]
     return stack(meshgrid(*lines, indexing="ij"))
 
@@ -183,6 +189,7 @@ def filled(value: TracedArray, dims: tuple[Dim, ...]) -> TracedArray:
 def name_numpy(dtype: object) -> np.dtype:
     """A dtype as users write it, as NumPy's."""
     from minirelax.ir.types import NUMPY_DTYPES
+
     return NUMPY_DTYPES[name_of(dtype)]
 
 
@@ -211,4 +218,3 @@ def _position(rows: Dim, columns: Dim) -> TracedArray:
 def _matrix(m: object) -> TracedArray:
     x = asarray(m)
     return operands.broadcast(x, (x.dims[0], x.dims[0])) if x.ndim == 1 else x
-

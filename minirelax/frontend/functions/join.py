@@ -1,4 +1,5 @@
 """Arrays put together and taken apart: concatenate, stack, split, tile, repeat, roll, pad."""
+
 from __future__ import annotations
 
 import itertools
@@ -10,7 +11,7 @@ from minirelax.frontend import operands
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.move import atleast_1d, atleast_2d, atleast_3d, expand_dims, flip
 from minirelax.frontend.functions.registry import function
-from minirelax.frontend.operands import as_dtype, asarray, axes_tuple, axis_number, conform, promoted_arrays, require_equal
+from minirelax.frontend.operands import as_dtype, asarray, axis_number, conform, promoted_arrays, require_equal
 from minirelax.frontend.promotion import name_of
 from minirelax.frontend.size import Size
 from minirelax.frontend.views import reshape
@@ -26,12 +27,19 @@ def concatenate(arrays, /, axis=0, *, dtype=None):
     if axis is None:
         xs, axis = [x.ravel() for x in xs], 0
     if any(x.ndim != xs[0].ndim for x in xs) or not xs[0].ndim:
-        raise ShapeError("zero-dimensional arrays cannot be concatenated" if not xs[0].ndim else
-                         f"all the input arrays must have same number of dimensions, but they have {', '.join(str(x.ndim) for x in xs)}")
+        raise ShapeError(
+            "zero-dimensional arrays cannot be concatenated"
+            if not xs[0].ndim
+            else f"all the input arrays must have same number of dimensions, but they have {', '.join(str(x.ndim) for x in xs)}"
+        )
     at = axis_number(axis, xs[0].ndim)
     for x, i in itertools.product(xs[1:], range(xs[0].ndim)):
         if i != at:
-            require_equal(xs[0].dims[i], x.dims[i], f"all the input array dimensions except for the concatenation axis must match; axis {i} has")
+            require_equal(
+                xs[0].dims[i],
+                x.dims[i],
+                f"all the input array dimensions except for the concatenation axis must match; axis {i} has",
+            )
     xs = [as_dtype(x, name_of(dtype)) for x in xs] if dtype is not None else list(promoted_arrays(*xs))
     xs = [conform(x, tuple(x.dims[i] if i == at else xs[0].dims[i] for i in range(x.ndim))) for x in xs]
     return xs[0].derived(xs[0].builder.op("concatenate", tuple(x.atom for x in xs), axis=at))
@@ -43,7 +51,7 @@ def stack(arrays, axis=0, *, dtype=None):
     xs = [asarray(x) for x in arrays]
     if not xs:
         raise ShapeError("need at least one array to stack")
-    if all(x.weak for x in xs):                            # Python numbers: their own promotion
+    if all(x.weak for x in xs):  # Python numbers: their own promotion
         xs = list(promoted_arrays(*xs))
     if any(x.ndim != xs[0].ndim for x in xs):
         raise ShapeError("all input arrays must have the same shape")
@@ -91,6 +99,7 @@ def block(arrays):
             x = asarray(part)
             return x.reshape((1,) * (depth - x.ndim) + x.shape) if x.ndim < depth else x
         return concatenate([join(p, level + 1) for p in part], -(depth - level))
+
     return join(arrays, 0)
 
 
@@ -117,7 +126,7 @@ def array_split(ary, indices_or_sections, axis=0):
         count = int(indices_or_sections)
         each, extra = n // count, n % count
         if isinstance(extra, Size) and not x.builder.facts.is_equal(extra.dim, 0):
-            extra = int(extra)                              # a guard: where the parts end depends on it
+            extra = int(extra)  # a guard: where the parts end depends on it
         extra = 0 if isinstance(extra, Size) else extra
         cuts = [each * i + min(i, extra) for i in range(count + 1)]
     else:
@@ -187,7 +196,12 @@ def roll(a, shift, axis=None):
     if axis is None:
         return roll(x.ravel(), shift, 0).reshape(x.shape)
     shifts, axes = (v if isinstance(v, tuple | list) else (v,) for v in (shift, axis))
-    pairs = [(s, a) for s, a in zip(shifts * (len(axes) if len(shifts) == 1 else 1), axes * (len(shifts) if len(axes) == 1 else 1), strict=True)]
+    pairs = [
+        (s, a)
+        for s, a in zip(
+            shifts * (len(axes) if len(shifts) == 1 else 1), axes * (len(shifts) if len(axes) == 1 else 1), strict=True
+        )
+    ]
     for s, at in pairs:
         x = _rolled(x, s, axis_number(at, x.ndim))
     return x
@@ -200,7 +214,9 @@ def pad(array, pad_width, mode="constant", *, constant_values=0):
     widths = _pad_widths(pad_width, x.ndim)
     if mode == "constant":
         if isinstance(constant_values, tuple | list):
-            raise UnsupportedError("np.pad with several constant_values is not supported in a compiled function", "pad in several steps")
+            raise UnsupportedError(
+                "np.pad with several constant_values is not supported in a compiled function", "pad in several steps"
+            )
         value = as_dtype(constant_values, x.type.dtype)
         return x.derived(x.builder.op("pad", x.atom, value.atom, widths=tuple(tuple(x.builder.dims(w)) for w in widths)))
     if mode not in PAD_MODES:
@@ -228,7 +244,9 @@ def _mirror(x: TracedArray, at: int, before, after, skip: int) -> TracedArray:
     n = x.shape[at]
     for width in (before, after):
         if not width + skip <= n:
-            raise UnsupportedError(f"np.pad reflecting more than axis {at} has is not supported in a compiled function", "pad in several steps")
+            raise UnsupportedError(
+                f"np.pad reflecting more than axis {at} has is not supported in a compiled function", "pad in several steps"
+            )
     return concatenate([flip(_cut(x, at, skip, before + skip), at), x, flip(_cut(x, at, n - after - skip, n - skip), at)], at)
 
 
@@ -236,7 +254,9 @@ def _wrap(x: TracedArray, at: int, before, after) -> TracedArray:
     n = x.shape[at]
     for width in (before, after):
         if not width <= n:
-            raise UnsupportedError(f"np.pad wrapping more than axis {at} has is not supported in a compiled function", "pad in several steps")
+            raise UnsupportedError(
+                f"np.pad wrapping more than axis {at} has is not supported in a compiled function", "pad in several steps"
+            )
     return concatenate([_cut(x, at, n - before, n), x, _cut(x, at, 0, after)], at)
 
 
@@ -291,4 +311,3 @@ def _counting(x: TracedArray, at: int) -> TracedArray:
 
 def _depth(arrays: object) -> int:
     return 1 + max(map(_depth, arrays)) if isinstance(arrays, list) else 0
-

@@ -1,4 +1,5 @@
 """Linear algebra beyond products: norms, powers, inverses, solutions."""
+
 from __future__ import annotations
 
 import functools

@@ -1,7 +1,6 @@
 """Views of the same elements: other shapes, other orders of axes, reversed and repeated axes, other dtypes."""
-from __future__ import annotations
 
-import numpy as np
+from __future__ import annotations
 
 from minirelax.errors import ArgumentError, ShapeError, UnsupportedError
 from minirelax.frontend import operands
@@ -9,14 +8,13 @@ from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.registry import function
 from minirelax.frontend.operands import as_dtype, asarray, axes_tuple, axis_number, broadcast_shape, require_equal, shape_dims
 from minirelax.frontend.promotion import name_of
-from minirelax.frontend.size import Size
 from minirelax.frontend.views import BroadcastView, ReshapeView, TransposeView
 from minirelax.ir.dim import Dim, floordiv, mod, product
 
 
 @function("reshape")
 def reshape(a, /, shape, order="C", *, copy=None):
-    """The same elements in another shape; one size may be -1.  The number of elements must be the same (a guard, if it may differ)."""
+    """The same elements in another shape; one size may be -1.  There must be as many elements (a guard, if need be)."""
     x = asarray(a)
     if order not in ("C", "F", "A"):
         raise UnsupportedError(f"np.reshape(..., order={order!r}) is not supported in a compiled function")
@@ -64,7 +62,9 @@ def swapaxes(a, axis1, axis2):
 def moveaxis(a, source, destination):
     """Axes moved to other places, the others kept in order."""
     x = asarray(a)
-    source, destination = ([axis_number(i, x.ndim) for i in (s if isinstance(s, tuple | list) else (s,))] for s in (source, destination))
+    source, destination = (
+        [axis_number(i, x.ndim) for i in (s if isinstance(s, tuple | list) else (s,))] for s in (source, destination)
+    )
     if len(source) != len(destination):
         raise ShapeError("`source` and `destination` arguments must have the same number of elements")
     order = [i for i in range(x.ndim) if i not in source]
@@ -119,9 +119,11 @@ def atleast_2d(*arys):
 @function("atleast_3d")
 def atleast_3d(*arys):
     """Arrays with at least three axes."""
+
     def three(x):
         shape = {0: lambda d: (1, 1, 1), 1: lambda d: (1, *d, 1), 2: lambda d: (*d, 1)}
         return x if x.ndim >= 3 else _reshaped(x, shape[x.ndim](x.dims))
+
     return _each(arys, three)
 
 
@@ -297,8 +299,11 @@ def _exact_quotient(total: Dim, rest: Dim, x: TracedArray, shape: object) -> Dim
 
 
 def _does_not_fit(x: TracedArray, shape: object, total: Dim, wanted: Dim) -> ShapeError:
-    return ShapeError(f"cannot reshape array of shape {operands.shape_text(x.dims)} into shape {shape}: "
-                      f"{operands.sizes_text(total, wanted) if wanted != total else total} elements", operands.differ_hint(total, wanted))
+    return ShapeError(
+        f"cannot reshape array of shape {operands.shape_text(x.dims)} into shape {shape}: "
+        f"{operands.sizes_text(total, wanted) if wanted != total else total} elements",
+        operands.differ_hint(total, wanted),
+    )
 
 
 def _reshaped(x: TracedArray, dims: tuple[Dim, ...]) -> TracedArray:

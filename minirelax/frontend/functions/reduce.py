@@ -2,6 +2,7 @@
 
 Each takes `axis` (None: all), `keepdims`, and, where NumPy has them, `dtype`, `initial` and `where`.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -91,7 +92,9 @@ def var(a, axis=None, dtype=None, ddof=0, keepdims=False, *, mean=None, correcti
     ddof = ddof if correction is None else correction
     squares = _reduce("sum", distance * distance, axis, keepdims)
     total = count(x, axis)
-    return squares / (call_ufunc(np.maximum, (total - as_dtype(ddof, x.type.dtype), as_dtype(0, x.type.dtype))) if ddof else total)
+    return squares / (
+        call_ufunc(np.maximum, (total - as_dtype(ddof, x.type.dtype), as_dtype(0, x.type.dtype))) if ddof else total
+    )
 
 
 @function("std")
@@ -155,11 +158,13 @@ def _combined(x: TracedArray, ufunc: np.ufunc, initial: object) -> TracedArray:
     return x if initial is None or initial is np._NoValue else as_dtype(call_ufunc(ufunc, (x, initial)), x.type.dtype)
 
 
-def _extreme(name: str, ufunc: np.ufunc, x: TracedArray, axis: object, keepdims: bool, initial: object, where: object) -> TracedArray:
+def _extreme(
+    name: str, ufunc: np.ufunc, x: TracedArray, axis: object, keepdims: bool, initial: object, where: object
+) -> TracedArray:
     if initial is not None and initial is not np._NoValue:
         return _extreme_from(name, ufunc, x, axis, keepdims, initial, where)
     if where is not True:
-        raise ShapeError(f"reduction operation {ufunc.__name__} with where= has no identity, so to use a where mask one has to specify 'initial'")
+        raise ShapeError(f"reduction operation '{ufunc.__name__}' does not have an identity: to use where=, specify initial=")
     for i in axes_tuple(axis, x.ndim):
         operands.require_nonempty(x.dims[i], f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
     return _reduce(name, x, axis, keepdims)

@@ -2,6 +2,7 @@
 
 A call with an option that only NumPy has is an error that names the option, unless it has its default value.
 """
+
 from __future__ import annotations
 
 import functools
@@ -15,13 +16,14 @@ from minirelax.frontend.builder import active
 from minirelax.frontend.operands import is_traced
 from minirelax.frontend.ufuncs import store
 
-FUNCTIONS: dict[str, Callable] = {}                # "sum", "linalg.norm": the traced form
-EAGER: dict[str, Callable] = {}                    # the same on real arrays, where NumPy has no such function
-CREATES: set[str] = set()                          # functions that make arrays, which are traced arrays during a trace
+FUNCTIONS: dict[str, Callable] = {}  # "sum", "linalg.norm": the traced form
+EAGER: dict[str, Callable] = {}  # the same on real arrays, where NumPy has no such function
+CREATES: set[str] = set()  # functions that make arrays, which are traced arrays during a trace
 
 
 def function(*names: str, creates: bool = False, eager: Callable | None = None) -> Callable:
     """Decorator: the traced form of the NumPy functions `names`; `out=` and unknown options are dealt with here."""
+
     def register(fn: Callable) -> Callable:
         for name in names:
             FUNCTIONS[name] = _checked(fn, name)
@@ -30,6 +32,7 @@ def function(*names: str, creates: bool = False, eager: Callable | None = None) 
             if eager is not None:
                 EAGER[name] = eager
         return fn
+
     return register
 
 
@@ -50,6 +53,7 @@ def public(name: str) -> Callable:
         if (name in CREATES and active() is not None) or any(map(is_traced, args)) or any(map(is_traced, kwargs.values())):
             return traced(*args, **kwargs)
         return eager(*args, **kwargs)
+
     call.__name__ = call.__qualname__ = name.rpartition(".")[2]
     call.__doc__ = f"As ``numpy.{name}``, on real and on traced arrays." if numpy_function(name) else traced.__doc__
     return call
@@ -83,6 +87,7 @@ def _checked(fn: Callable, name: str) -> Callable:
             out = kwargs.pop("out", None) if not takes_out else out
         result = fn(*args, **kwargs)
         return result if out is None else store(result, out, name=name)
+
     return call
 
 
@@ -94,10 +99,11 @@ def _known_options(signature: inspect.Signature, name: str, args: tuple, kwargs:
     try:
         theirs = inspect.signature(numpy_function(name))
         given = theirs.bind(*args, **kwargs).arguments
-    except ValueError:                                                 # a C function without a signature
+    except ValueError:  # a C function without a signature
         unknown = [k for k in kwargs if k not in signature.parameters]
-        raise UnsupportedError(f"np.{name}(..., {unknown[0]}=...) is not supported in a compiled function" if unknown else
-                               f"np.{name}: {error}") from None
+        raise UnsupportedError(
+            f"np.{name}(..., {unknown[0]}=...) is not supported in a compiled function" if unknown else f"np.{name}: {error}"
+        ) from None
     except TypeError as e:
         raise ArgumentError(f"np.{name}: {e}") from None
     kept = {}

@@ -1,4 +1,5 @@
 """Along an axis: running totals, differences, sorting, searching."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -43,12 +44,16 @@ def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
 def diff(a, n=1, axis=-1, prepend=np._NoValue, append=np._NoValue):
     """Differences of neighbours, `n` times."""
     from minirelax.frontend.functions.join import concatenate
+
     x = asarray(a)
     at = axis_number(axis, x.ndim)
 
     def end(value):
         y = asarray(value)
-        return operands.broadcast(y.derived(y.atom), tuple(1 if i == at else d for i, d in enumerate(x.dims))) if not y.ndim else y
+        return (
+            operands.broadcast(y.derived(y.atom), tuple(1 if i == at else d for i, d in enumerate(x.dims))) if not y.ndim else y
+        )
+
     parts = [*([] if prepend is np._NoValue else [end(prepend)]), x, *([] if append is np._NoValue else [end(append)])]
     x = concatenate(parts, at) if len(parts) > 1 else x
     for _ in range(n):
@@ -68,6 +73,7 @@ def ediff1d(ary):
 def gradient(f, *varargs, axis=None):
     """Central differences, one-sided at the ends; one distance for each axis, or one for all."""
     from minirelax.frontend.functions.join import concatenate
+
     x = asarray(f)
     x = as_dtype(x, floating(x.type.dtype))
     axes = operands.axes_tuple(axis, x.ndim)
@@ -78,12 +84,20 @@ def gradient(f, *varargs, axis=None):
     found = []
     for at, h in zip(axes, steps, strict=True):
         if not x.shape[at] >= 2:
-            raise ShapeError("Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are required.")
+            raise ShapeError(
+                "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are required."
+            )
 
         def cut(a, b, at=at):
             return x[(slice(None),) * at + (slice(a, b),)]
+
         n = x.shape[at]
-        found.append(concatenate([(cut(1, 2) - cut(0, 1)) / h, (cut(2, n) - cut(0, n - 2)) / (2.0 * h), (cut(n - 1, n) - cut(n - 2, n - 1)) / h], at))
+        found.append(
+            concatenate(
+                [(cut(1, 2) - cut(0, 1)) / h, (cut(2, n) - cut(0, n - 2)) / (2.0 * h), (cut(n - 1, n) - cut(n - 2, n - 1)) / h],
+                at,
+            )
+        )
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -155,6 +169,7 @@ def interp(x, xp, fp):
 def isin(element, test_elements, assume_unique=False, invert=False):
     """Is each element among the others?"""
     from minirelax.frontend.functions.reduce import any_
+
     x, tests = asarray(element), asarray(test_elements)
     found = any_(x[..., None] == tests.ravel(), -1)
     return call_ufunc(np.logical_not, (found,)) if invert else found

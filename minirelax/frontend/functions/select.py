@@ -1,10 +1,10 @@
 """Elements chosen by condition or index: where, take, clip, select, and writing to chosen places."""
+
 from __future__ import annotations
 
 import numpy as np
 
 from minirelax.errors import ArgumentError, ShapeError, UnsupportedError
-from minirelax.frontend import operands
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.move import swapaxes
 from minirelax.frontend.functions.registry import function
@@ -42,6 +42,7 @@ def choose(a, choices, mode="raise"):
     """For each index, the element of that choice at the same place."""
     from minirelax.frontend.functions.join import stack
     from minirelax.frontend.functions.move import broadcast_arrays
+
     index, *arrays = broadcast_arrays(a, *choices)
     return take_along_axis(stack(arrays), _by_mode(index[None], len(arrays), mode), 0)[0]
 
@@ -121,6 +122,7 @@ def flatnonzero(a):
 def argwhere(a):
     """The indices of the elements that are not 0, one row for each."""
     from minirelax.frontend.functions.join import stack
+
     return stack(nonzero(a), axis=-1)
 
 
@@ -135,7 +137,9 @@ def putmask(a, mask, values):
     """Write to the elements where a mask holds: one value, or an array of the same shape."""
     value = as_dtype(values, a.type.dtype)
     if value.ndim and value.dims != a.dims:
-        raise UnsupportedError("np.putmask with values of another shape is not supported in a compiled function", "write a[mask] = values")
+        raise UnsupportedError(
+            "np.putmask with values of another shape is not supported in a compiled function", "write a[mask] = values"
+        )
     a.assign(emit("where", as_dtype(mask, "bool"), value, a).atom)
 
 
@@ -158,6 +162,7 @@ def put(a, ind, v, mode="raise"):
 def fill_diagonal(a, val, wrap=False):
     """Write to the diagonal, in place."""
     from minirelax.frontend.functions.create import _position
+
     if a.ndim != 2 or wrap or asarray(val).ndim:
         raise UnsupportedError("np.fill_diagonal of one value on a matrix is supported in a compiled function, nothing more")
     a.assign(emit("where", _position(*a.dims) == 0, as_dtype(val, a.type.dtype), a).atom)
@@ -167,6 +172,7 @@ def fill_diagonal(a, val, wrap=False):
 def diagonal(a, offset=0, axis1=0, axis2=1):
     """The elements of a diagonal, as the last axis."""
     from minirelax.frontend.functions.move import moveaxis
+
     x = asarray(a)
     if x.ndim < 2:
         raise ShapeError("diag requires an array of at least two dimensions")
@@ -185,6 +191,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
 def diag(v, k=0):
     """The diagonal of a matrix, or a matrix with that diagonal."""
     from minirelax.frontend.functions.create import _position
+
     x = asarray(v)
     if x.ndim == 2:
         return diagonal(x, k)
@@ -192,7 +199,11 @@ def diag(v, k=0):
         raise ShapeError("Input must be 1- or 2-d.")
     n = x.dims[0] + abs(k)
     wide = x.derived(x.builder.op("pad", x.atom, as_dtype(0, x.type.dtype).atom, widths=((max(k, 0), max(-k, 0)),)))
-    return emit("where", _position(n, n) == k, wide[None, :], as_dtype(0, x.type.dtype)) if k >= 0 else swapaxes(diag(x, -k), 0, 1).copy()
+    return (
+        emit("where", _position(n, n) == k, wide[None, :], as_dtype(0, x.type.dtype))
+        if k >= 0
+        else swapaxes(diag(x, -k), 0, 1).copy()
+    )
 
 
 @function("diagflat")
@@ -205,13 +216,14 @@ def diagflat(v, k=0):
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None):
     """The sum of a diagonal."""
     from minirelax.frontend.functions.reduce import sum_
+
     return sum_(diagonal(a, offset, axis1, axis2), -1, dtype)
 
 
 def _indices(indices: object) -> TracedArray:
     i = asarray(indices)
     if i.dtype.kind == "f" and 0 in i.dims:
-        return as_dtype(i, "i64")                                      # np.take(x, []) is fine
+        return as_dtype(i, "i64")  # np.take(x, []) is fine
     if i.dtype.kind == "b":
         return as_dtype(i, "i64")
     if i.dtype.kind not in "iu":
@@ -235,6 +247,6 @@ def _along(arr, indices, axis):
 def _same_lines(x: TracedArray, i: TracedArray, axis: int) -> tuple[TracedArray, TracedArray]:
     def others(a):
         return tuple(1 if n == axis else d for n, d in enumerate(a.dims))
+
     shape = broadcast_shape(others(x), others(i))
     return tuple(conform(a, tuple(a.dims[n] if n == axis else d for n, d in enumerate(shape))) for a in (x, i))
-

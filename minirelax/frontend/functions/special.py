@@ -1,4 +1,5 @@
 """Elementwise functions that are no ufuncs in NumPy: rounding to digits, comparisons with a tolerance, erf."""
+
 from __future__ import annotations
 
 import math
@@ -86,7 +87,9 @@ def array_equal(a1, a2, equal_nan=False):
         return TracedArray(x.builder, as_dtype(False, "bool").atom)
     same = x == y
     if equal_nan and x.dtype.kind == "f" == y.dtype.kind:
-        same = call_ufunc(np.logical_or, (same, call_ufunc(np.logical_and, (call_ufunc(np.isnan, (x,)), call_ufunc(np.isnan, (y,))))))
+        same = call_ufunc(
+            np.logical_or, (same, call_ufunc(np.logical_and, (call_ufunc(np.isnan, (x,)), call_ufunc(np.isnan, (y,)))))
+        )
     return all_(same)
 
 

@@ -1,4 +1,5 @@
 """Reductions that ignore NaN, and those that need the elements in order: median, quantiles."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -68,8 +69,11 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     if x.dtype.kind != "f":
         return x.copy()
     info = np.finfo(x.dtype)
-    for test, value in ((np.isnan, nan), (_is_posinf, float(info.max) if posinf is None else posinf),
-                        (_is_neginf, float(info.min) if neginf is None else neginf)):
+    for test, value in (
+        (np.isnan, nan),
+        (_is_posinf, float(info.max) if posinf is None else posinf),
+        (_is_neginf, float(info.min) if neginf is None else neginf),
+    ):
         where = call_ufunc(test, (x,)) if isinstance(test, np.ufunc) else test(x)
         x = emit("where", where, as_dtype(value, x.type.dtype), x)
     return x
@@ -148,6 +152,7 @@ def _last_line(x: TracedArray, axis, keepdims):
 
 def _pair(x: TracedArray, low, high) -> TracedArray:
     from minirelax.frontend.functions.join import stack
+
     return stack([x[..., low], x[..., high]], axis=-1)
 
 

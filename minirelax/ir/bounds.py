@@ -1,0 +1,145 @@
+"""What can be shown about the sign of a size: a search for a lower bound that is plainly not negative.
+
+>>> from minirelax.ir.polynomial import symbol
+>>> is_nonnegative(4 * ((symbol("n") + 3) // 4) - symbol("n")), is_nonnegative(symbol("n") - 1)
+(True, False)
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from math import gcd
+
+from minirelax.ir.polynomial import Atom, Dim, DimExpr, Factor, Monomial, normal, terms, value, without
+
+Ranges = Mapping[str, "tuple[Dim, Dim]"]          # name -> (smallest, largest) value, both inclusive
+
+
+def is_nonnegative(d: Dim, ranges: Ranges | None = None) -> bool:
+    """Can ``d >= 0`` be shown, for all named sizes >= 0 and all names in `ranges` within theirs?  False means unknown.
+
+    >>> from minirelax.ir.dim import dim
+    >>> is_nonnegative(dim("n - 1 - i"), {"i": (0, dim("n - 1"))})
+    True
+    """
+    if isinstance(d, int):
+        return d >= 0
+    return _decide_nonnegative(d, ranges) if ranges else _is_always_nonnegative(d)
+
+
+def less_equal(a: Dim, b: Dim, ranges: Ranges | None = None) -> bool:
+    """Can ``a <= b`` be shown?"""
+    return is_nonnegative(b - a, ranges)
+
+
+PROOF_STEPS = 100            # how many bounds one proof may try: the answer "unknown" must come soon, too
+
+
+@functools.lru_cache(16384)
+def _is_always_nonnegative(d: DimExpr) -> bool:
+    return _decide_nonnegative(d, {})
+
+
+def _decide_nonnegative(d: DimExpr, ranges: Ranges) -> bool:
+    """A search for a proof is slow to give up: a counterexample among a few numbers saves most of the searches in vain."""
+    steps = [PROOF_STEPS]
+    return _is_plainly_nonnegative(d, ranges, steps) or (
+        not _has_counterexample(d, ranges) and _is_nonnegative(d, ranges, steps))
+
+
+def _has_counterexample(d: DimExpr, ranges: Ranges) -> bool:
+    for free in ((1, 1), (1000, 7)):
+        for end in (0, 1):
+            sizes = _Sample(ranges, free, end)
+            try:
+                if value(d, sizes) < 0 and not sizes.empty:
+                    return True
+            except (ZeroDivisionError, RecursionError):
+                continue
+    return False
+
+
+class _Sample(dict):
+    """Numbers for names, made when asked for: an end of a name's range, or one of two numbers in turn."""
+
+    def __init__(self, ranges: Ranges, free: tuple[int, int], end: int):
+        super().__init__()
+        self.ranges, self.free, self.end, self.empty = ranges, free, end, False
+
+    def __missing__(self, name: str) -> int:
+        if name not in self.ranges:
+            number = self.free[len(self) % 2]
+        else:
+            low, high = (value(d, self) for d in self.ranges[name])
+            self.empty |= low > high
+            number = (low, high)[self.end]
+        self[name] = number
+        return number
+
+
+def _is_nonnegative(d: Dim, ranges: Ranges, steps: list[int]) -> bool:
+    """Search for a lower bound of `d` in which every coefficient and every factor is >= 0, replacing one factor at a time."""
+    if isinstance(d, int):
+        return d >= 0
+    seen, queue = {d}, [d]
+    for bound in queue:                                              # grows while it is walked: breadth first
+        steps[0] -= 1
+        if steps[0] < 0:
+            return False
+        if _is_plainly_nonnegative(bound, ranges, steps):
+            return True
+        for sides in _lower_bounds(bound, ranges, steps):
+            if len(sides) > 1 and all(_is_nonnegative(s, ranges, steps) for s in sides):
+                return True
+            if len(sides) == 1 and sides[0] not in seen:
+                seen.add(sides[0])
+                queue.append(sides[0])
+    return False
+
+
+def _is_plainly_nonnegative(d: Dim, ranges: Ranges, steps: list[int]) -> bool:
+    return all(k >= 0 for _, k in terms(d)) and all(_factor_is_nonnegative(f, ranges, steps) for m, _ in terms(d) for f in m)
+
+
+def _lower_bounds(d: Dim, ranges: Ranges, steps: list[int]) -> Iterator[tuple[Dim, ...]]:
+    """Expressions that are >= 0 only if `d` is (up to a positive factor); of two, only if both are."""
+    for mono, k in terms(d):
+        for i, f in enumerate(mono):
+            others = mono[:i] + mono[i + 1:]
+            if (isinstance(f, str) and f not in ranges) or not all(_factor_is_nonnegative(o, ranges, steps) for o in others):
+                continue
+            other_terms, rest = d - normal({mono: k}), normal({others: k})
+            if isinstance(f, str):
+                yield (other_terms + ranges[f][0 if k > 0 else 1] * rest,)
+            elif f.op in ("min", "max"):
+                sides = other_terms + f.left * rest, other_terms + f.right * rest
+                yield from [sides] if (f.op == "min") == (k > 0) else [sides[:1], sides[1:]]
+            else:
+                yield from _division_bounds(f, others, k, other_terms, ranges, steps)
+
+
+def _division_bounds(
+        f: Atom, others: Monomial, k: int, other_terms: Dim, ranges: Ranges, steps: list[int]) -> Iterator[tuple[Dim, ...]]:
+    """Bounds of ``other_terms + k*others*f`` for a quotient or remainder `f`; a divisor that has a value is not 0."""
+    if not _is_nonnegative(f.right, ranges, steps):
+        return
+    rest = normal({others: k})
+    if k < 0 and f.op == "%":
+        yield (other_terms + (f.right - 1) * rest,)
+    if k < 0 and _is_nonnegative(f.left, ranges, steps):
+        yield (other_terms + f.left * rest,)
+    if f.op == "//" and len(terms(f.right)) == 1:                   # x - c + 1 <= c*(x//c) <= x
+        (mono, c), = terms(f.right)
+        if (left := without(others, mono)) is not None:
+            scale = c // gcd(k, c)
+            bound = f.left if k < 0 else f.left - f.right + 1
+            yield (other_terms * scale + bound * normal({left: k * scale // c}),)
+
+
+def _factor_is_nonnegative(f: Factor, ranges: Ranges, steps: list[int]) -> bool:
+    if isinstance(f, str):
+        return f not in ranges or _is_nonnegative(ranges[f][0], ranges, steps)
+    right = _is_nonnegative(f.right, ranges, steps)
+    if f.op == "%" or right == (f.op == "max"):
+        return right
+    return _is_nonnegative(f.left, ranges, steps)
