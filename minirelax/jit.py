@@ -185,7 +185,6 @@ class JitFunction:
     def stages(self) -> Stages:
         """The module after each pass of the latest compilation."""
         from minirelax.explore import Stages
-
         from minirelax.passes.base import Stage
 
         latest = self._latest
@@ -338,7 +337,7 @@ def _holds_traced(args: tuple) -> bool:
 
 
 def _check_writable(entry: Entry, call: Call) -> None:
-    """Arguments that will be written to must be arrays of the caller's that share no memory, in a layout that reshapes as traced."""
+    """Arguments that will be written to must be writable arrays that share no memory, in a layout that reshapes as traced."""
     traced = entry.traced
     for i, _ in traced.mutations:
         path, given = traced.params[i].path, call.arguments[i]

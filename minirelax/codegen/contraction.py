@@ -1,7 +1,7 @@
 """Numba source of a contraction plan: the loops around the register tiles, packing, and the epilogue.
 
-The source is Goto's loop nest, once per tile of the plan: for each panel of n, k in chunks, register tiles down the rows;
-then the epilogue over the finished rows of the panel.
+The source is Goto's loop nest, once per tile of the plan: for each panel of n, the register tiles sweep down the rows
+(`micro_kernels`); then the epilogue runs over the finished rows of the panel.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minirelax.ir.dim import product
 from minirelax.ir.loop import Axis
 from minirelax.ir.scalar import Load, Scalar
 from minirelax.ir.types import itemsize
-from minirelax.schedule.contraction import K_CHUNK, RESULT, REUSE, ContractionPlan
+from minirelax.schedule.contraction import RESULT, REUSE, ContractionPlan
 
 
 def contraction_source(plan: ContractionPlan) -> KernelSource:
@@ -98,19 +98,9 @@ class _ContractionWriter:
         out.line(f"{self.columns} = min({self.width}, {self.n_count} - {first_column})")
         self._place_b(first_column)
         self._place_a()
-        with out.block(f"for k_first in range(0, max({self.k_count}, 1), {K_CHUNK}):"):
-            out.line(f"k_rows = min({self.k_count} - k_first, {K_CHUNK})")
-            out.line(f"at = {self.first}")
-            with out.block(f"while at < {self.last}:"):
-                out.line(f"left = {self.last} - at")
-                out.line(f"sweeps = quotient(left + {self.rows - 1}, {self.rows})")
-                out.line("height = quotient(left + sweeps - 1, sweeps)")
-                out.line(
-                    f"call_tile(table[height], a_address + {self.size}*((at - {self.first})*a_stride + k_first), a_stride, "
-                    f"b_address + {self.size}*k_first*b_stride, b_stride, scratch + {self.size * self.width}*(at - {self.first}), "
-                    f"{self.width}, k_rows, min(k_first, 1))"
-                )
-                out.line("at += height")
+        out.line(
+            f"call_sweep(table[0], a_address, a_stride, b_address, b_stride, scratch, {self.last} - {self.first}, {self.k_count})"
+        )
         self._epilogue()
 
     def _place_a(self) -> None:

@@ -16,7 +16,7 @@ The names end in the dtype: ``exp_f32`` takes and gives a float32 (Numba casts o
 ``select``                      ``select(condition, yes, no)`` without a branch, of two values of one type
 ``bitcast_i32_f32`` ...         the same bits as another type of the same size (source, then result)
 ``ptr_f32`` ...                 an address (int64) as a pointer that can be indexed; ``ptr_bool`` points to uint8
-``call_tile``                   call a register tile (see `micro_kernels`) by its address
+``call_tile``, ``call_sweep``   call a register tile, or the sweep (see `micro_kernels`), by its address
 =============================  ====================================================================================
 """
 
@@ -60,6 +60,7 @@ def numba_intrinsics() -> dict[str, object]:
         found[name] = _wrap(name, emit, kinds[result], [kinds[a] for a in arguments])
     for dtype in POINTEES:
         found[f"ptr_{dtype}"] = _wrap(f"ptr_{dtype}", _emit_pointer, types.CPointer(kinds[dtype]), [types.int64])
+    found["call_sweep"] = _wrap("call_sweep", _emit_call_tile, types.void, [types.int64] * 8)
     found["call_tile"] = _wrap("call_tile", _emit_call_tile, types.void, [types.int64] * 9)
     found["select"] = _select()
     return found

@@ -38,7 +38,7 @@ RESERVED = frozenset(
         "select",
         "quotient",
         "rest",
-        "call_tile",
+        "call_sweep",
         "not",
         *_DTYPES,
         *(f"ptr_{d}" for d in _DTYPES),

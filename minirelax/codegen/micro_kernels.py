@@ -9,6 +9,11 @@ Each tile is a C function (leading dimensions in elements, addresses of the firs
 
     void tile_f32_3_2(int64 a, int64 lda, int64 b, int64 ldb, int64 c, int64 ldc, int64 kc, int64 accumulate)
 
+    void sweep_f32(int64 a, int64 lda, int64 b, int64 ldb, int64 c, int64 rows, int64 k)
+
+``sweep`` runs the tiles down `rows` rows for one panel of b: k in chunks that keep the panel in the nearest cache, the
+rows split into tiles of nearly equal height; c is packed (its leading dimension is the tile's width) and overwritten.
+
 ``accumulate`` 0 overwrites c (with zeros if kc is 0), 1 adds to it.  b need not be packed (ldb is free), but a
 packed panel (ldb = nv * lanes) streams best.  There is a tile for every number of rows up to ``mr``, and all of
 them add in the same order, so the bits of a row do not depend on how many rows share its tile.
@@ -16,8 +21,8 @@ them add in the same order, so the bits of a row do not depend on how many rows 
 >>> from minirelax.schedule.machine import Machine
 >>> tile_shape(Machine("haswell", "avx2"), "f32")
 TileShape(dtype='f32', lanes=8, nv=2, mr_max=6)
->>> symbols(Machine("haswell", "avx2"))["f64"][:2]
-('tile_f64_1_2', 'tile_f64_2_2')
+>>> symbols(Machine("haswell", "avx2"))["f64"][:3]
+('sweep_f64', 'tile_f64_1_2', 'tile_f64_2_2')
 """
 
 from __future__ import annotations
@@ -29,11 +34,12 @@ from llvmlite import ir
 from minirelax.schedule.machine import Machine
 
 DTYPES = ("f32", "f64")
-VERSION = 1  # part of the cache key: change it when the same names come to stand for other code
+VERSION = 2  # part of the cache key: change it when the same names come to stand for other code
 
 # Vectors per row of a tile, measured.  Two vectors and as many rows as the registers hold are as fast as wider and
 # flatter tiles on large products, and waste least on narrow ones.  NEON's short vectors want four.
 _VECTORS_PER_ROW = {"avx512": 2, "avx2": 2, "sse": 2, "neon": 4, "generic": 2}
+K_CHUNK = 384  # rows of a panel of b between two passes over the tiles: 48 KiB of f32 for 32 columns
 _UNROLL = 4  # steps over k in one iteration
 _PREFETCH_STEPS = 8  # how many rows of b the prefetch runs ahead; 8 is also a scale that x86 addresses have
 _ROWS_PER_POINTER = 3  # rows reached from one pointer: base, base + stride, base + 2 * stride
@@ -64,17 +70,17 @@ def tile_shape(machine: Machine, dtype: str) -> TileShape:
 
 
 def symbols(machine: Machine) -> dict[str, tuple[str, ...]]:
-    """For each dtype, the names of the tiles with 1, 2, ... rows."""
+    """For each dtype, the name of the sweep, then of the tiles with 1, 2, ... rows."""
     shapes = [tile_shape(machine, dtype) for dtype in DTYPES]
-    return {s.dtype: tuple(_symbol(s, rows) for rows in range(1, s.mr_max + 1)) for s in shapes}
+    return {s.dtype: (f"sweep_{s.dtype}", *(_symbol(s, rows) for rows in range(1, s.mr_max + 1))) for s in shapes}
 
 
 def tile_module(machine: Machine) -> ir.Module:
     """LLVM IR of all tiles for `machine`."""
     module = ir.Module("minirelax_tiles")
     for shape in (tile_shape(machine, dtype) for dtype in DTYPES):
-        for rows in range(1, shape.mr_max + 1):
-            _Tile(module, shape, rows).emit()
+        tiles = [_Tile(module, shape, rows).emit() for rows in range(1, shape.mr_max + 1)]
+        _emit_sweep(module, shape, tiles)
     return module
 
 
@@ -111,7 +117,7 @@ class _Tile:
         self.prefetch = _declare(module, "llvm.prefetch.p0", ir.VoidType(), [_POINTER, _I32, _I32, _I32])
         self.launder = _declare(module, "llvm.launder.invariant.group.p0", _POINTER, [_POINTER])
 
-    def emit(self) -> None:
+    def emit(self) -> ir.Function:
         a, lda, b, ldb, c, ldc, kc, accumulate = self.function.args
         self.builder = builder = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.stride_a, self.stride_b, stride_c = (builder.mul(n, _I64(self.item)) for n in (lda, ldb, ldc))
@@ -124,6 +130,7 @@ class _Tile:
         k, pointers, sums = self._loop(_I64(0), whole, _UNROLL, pointers, sums)
         _, _, sums = self._loop(k, kc, 1, pointers, sums)
         self._store(builder.inttoptr(c, _POINTER), stride_c, accumulate, sums)
+        return self.function
 
     def _loop(self, start: ir.Value, stop: ir.Value, steps: int, pointers: list, sums: list) -> tuple[ir.Value, list, list]:
         """``while start < stop: steps times multiply_add``; returns the counter, pointers and sums after it."""
@@ -202,6 +209,56 @@ class _Tile:
         undefined = ir.Constant(self.vector, ir.Undefined)
         first = self.builder.insert_element(undefined, element, _I32(0))
         return self.builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, self.lanes), [0] * self.lanes))
+
+
+def _emit_sweep(module: ir.Module, shape: TileShape, tiles: list[ir.Function]) -> None:
+    """``for k_first in chunks of k: for each tile of rows: tile(...)``."""
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 7), f"sweep_{shape.dtype}")
+    function.attributes.add("nounwind")
+    a, lda, b, ldb, c, rows, k = function.args
+    item = _SCALAR[shape.dtype][1]
+    kind = ir.ArrayType(_I64, len(tiles))
+    table = ir.GlobalVariable(module, kind, f"heights_{shape.dtype}")
+    table.linkage, table.global_constant = "internal", True
+    table.initializer = ir.Constant(kind, [t.ptrtoint(_I64) for t in tiles])
+    entry, chunk, down, tile, next_chunk, done = (function.append_basic_block(n) for n in ("entry", "chunk", "down", "tile", "next", "done"))
+    builder = ir.IRBuilder(entry)
+    builder.branch(chunk)
+
+    builder.position_at_end(chunk)
+    first = builder.phi(_I64)
+    first.add_incoming(_I64(0), entry)
+    left = builder.sub(k, first)
+    steps = builder.select(builder.icmp_signed("<", left, _I64(K_CHUNK)), left, _I64(K_CHUNK))
+    a_chunk = builder.add(a, builder.mul(first, _I64(item)))
+    b_chunk = builder.add(b, builder.mul(builder.mul(first, ldb), _I64(item)))
+    accumulate = builder.zext(builder.icmp_signed(">", first, _I64(0)), _I64)
+    builder.branch(down)
+
+    builder.position_at_end(down)
+    row = builder.phi(_I64)
+    row.add_incoming(_I64(0), chunk)
+    builder.cbranch(builder.icmp_signed("<", row, rows), tile, next_chunk)
+
+    builder.position_at_end(tile)
+    rest = builder.sub(rows, row)
+    count = builder.udiv(builder.add(rest, _I64(shape.mr_max - 1)), _I64(shape.mr_max))
+    height = builder.udiv(builder.sub(builder.add(rest, count), _I64(1)), count)
+    place = builder.gep(table, [_I64(0), builder.sub(height, _I64(1))], source_etype=kind)
+    signature = ir.FunctionType(ir.VoidType(), [_I64] * 8)
+    target = builder.inttoptr(builder.load(place, typ=_I64), signature.as_pointer())
+    a_row = builder.add(a_chunk, builder.mul(builder.mul(row, lda), _I64(item)))
+    c_row = builder.add(c, builder.mul(row, _I64(item * shape.width)))
+    builder.call(target, [a_row, lda, b_chunk, ldb, c_row, _I64(shape.width), steps, accumulate])
+    row.add_incoming(builder.add(row, height), builder.block)
+    builder.branch(down)
+
+    builder.position_at_end(next_chunk)
+    following = builder.add(first, _I64(K_CHUNK))
+    first.add_incoming(following, next_chunk)
+    builder.cbranch(builder.icmp_signed("<", following, k), chunk, done)
+    builder.position_at_end(done)
+    builder.ret_void()
 
 
 def _declare(module: ir.Module, name: str, result: ir.Type, arguments: list) -> ir.Function:

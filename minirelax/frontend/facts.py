@@ -38,6 +38,7 @@ from minirelax.ir.graph import Guard, Source
 
 LETTERS = ("n", "m", "k", "l", "p", "q", "r", "s", "t", "u", "w", "h", "d", "b", "c", "g", "z")
 HOLDS = {"==": int.__eq__, "!=": int.__ne__, "<": int.__lt__, "<=": int.__le__, ">": int.__gt__, ">=": int.__ge__}
+FLIPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 HINT = "leave the size undeclared, so that it may become a guard, or state the fact with minirelax.match_cast"
 
 
@@ -123,7 +124,14 @@ class Facts:
                 if self.is_equal(a, b):
                     return True
                 d = self._cancelled(self.resolve(a - b))
-                apart = d in self._nonzero or isinstance(d, int) or self.is_nonnegative(d - 1) or self.is_nonnegative(-1 * d - 1)
+                if self.is_nonnegative(d) and self.is_nonnegative(-1 * d):
+                    return True
+                apart = (
+                    any(self.resolve(z) == d for z in self._nonzero)
+                    or isinstance(d, int)
+                    or self.is_nonnegative(d - 1)
+                    or self.is_nonnegative(-1 * d - 1)
+                )
                 return False if apart else None
             case "!=":
                 same = self.known("==", a, b)
@@ -312,16 +320,16 @@ class Facts:
 
 
 def _tidy(relation: str, a: Dim, b: Dim) -> tuple[str, Dim, Dim]:
-    """An order with the names on the left: ``0 <= n - 2`` is ``n >= 2``."""
-    if relation in ("==", "!="):
-        return relation, a, b
-    more, strict = (b - a if relation[0] == "<" else a - b), relation in ("<", ">")
+    """The relation with what both sides share taken out and names on the left: ``0 <= n - 2`` is ``n >= 2``."""
     plus, minus, rest = 0, 0, 0
-    for mono, k in more.terms if isinstance(more, DimExpr) else (((), more),):
-        term = DimExpr(((mono, abs(k)),)) if mono else k
-        plus, minus, rest = (
-            (plus, minus, rest + k) if not mono else (plus + term, minus, rest) if k > 0 else (plus, minus + term, rest)
-        )
-    if isinstance(plus, int) and plus == 0:
-        return "<" if strict else "<=", minus, rest
-    return ">" if strict else ">=", plus, minus - rest
+    difference = a - b
+    for mono, k in difference.terms if isinstance(difference, DimExpr) else (((), difference),):
+        if not mono:
+            rest = k
+        elif k > 0:
+            plus = plus + DimExpr(((mono, k),))
+        else:
+            minus = minus + DimExpr(((mono, -k),))
+    if plus == 0:
+        return FLIPPED[relation], minus, rest
+    return (relation, plus, minus - rest) if rest <= 0 or minus == 0 else (relation, plus + rest, minus)

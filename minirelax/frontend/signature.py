@@ -56,6 +56,28 @@ class Leaf:
     python: type | None
 
 
+@dataclass(frozen=True)
+class WeightKind:
+    """What a program depends on in a constant argument: structure, dtypes and shapes."""
+
+    tree: Tree
+    kinds: tuple[tuple[str, tuple[int, ...]], ...]
+
+    def __hash__(self) -> int:
+        return hash(self.tree)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The arrays of a constant argument, as they were at the last call."""
+
+    leaves: list
+    arrays: list[np.ndarray]
+    paths: tuple[str, ...]
+    tree: Tree
+    kind: WeightKind
+
+
 @dataclass
 class Call:
     """The arguments of one call, taken apart."""
@@ -97,16 +119,17 @@ class Signature:
             raise ArgumentError(f"{self.name}(): {e}", f"its parameters are {self.inspected}") from None
         found.apply_defaults()
         call = Call((), (), (), (), (), {}, {}, (), ())
-        arrays, given, leaves, weights, declared, paths, weight_paths = [], [], [], [], [], [], []
+        arrays, given, leaves, weights, declared, paths, weight_paths, weight_keys = [], [], [], [], [], [], [], []
         for name, value in found.arguments.items():
             if name in self.static:
                 call.static[name] = value
                 continue
             if name in self.constants:
-                tree, found_weights, names = self._weights_of(name, value)
-                call.trees[name] = tree
-                weights += found_weights
-                weight_paths += names
+                found_weights = self._weights_of(name, value)
+                call.trees[name] = found_weights.tree
+                weights += found_weights.arrays
+                weight_paths += found_weights.paths
+                weight_keys.append(found_weights.kind)
                 continue
             wanted = self.declarations.get(name)
             parts, tree = flatten(value, _is_list_of(wanted))
@@ -124,31 +147,23 @@ class Signature:
                 paths.append(path)
         call.arrays, call.arguments, call.leaves, call.weights = tuple(arrays), tuple(given), tuple(leaves), tuple(weights)
         call.declared, call.paths = tuple(declared), (*paths, *weight_paths)
-        call.key = self._key(call)
+        call.key = self._key(call, tuple(weight_keys))
         return call
 
-    def _weights_of(self, name: str, value: object) -> tuple[Tree, list[np.ndarray], tuple[str, ...]]:
+    def _weights_of(self, name: str, value: object) -> Weights:
         """The arrays of a constant argument, looked at closely only if they are other objects than last time."""
-        parts, tree = flatten(value)
         known = self._weights.get(name)
-        if (
-            known is None
-            or len(known[0]) != len(parts)
-            or any(a is not b for a, b in zip(known[0], parts, strict=True))
-            or known[1] != tree
-        ):
+        if known is None or not known.tree.shows(value, iter(known.leaves)):
+            leaves, tree = flatten(value)
             paths = tuple(tree.paths(name))
             types_ = _spread(self.declarations.get(name), tree, name)
-            known = self._weights[name] = (
-                parts,
-                tree,
-                [as_argument(*x)[0] for x in zip(parts, paths, types_, strict=True)],
-                paths,
+            arrays = [as_argument(*x)[0] for x in zip(leaves, paths, types_, strict=True)]
+            known = self._weights[name] = Weights(
+                leaves, arrays, paths, tree, WeightKind(tree, tuple((w.dtype.str, w.shape) for w in arrays))
             )
-        return known[1], known[2], known[3]
+        return known
 
-    def _key(self, call: Call) -> tuple:
-        weights = tuple((w.dtype.str, w.shape) for w in call.weights)
+    def _key(self, call: Call, weights: tuple[WeightKind, ...]) -> tuple:
         key = (call.leaves, tuple(call.trees.items()), weights, tuple((n, type(v), v) for n, v in call.static.items()))
         try:
             hash(key)

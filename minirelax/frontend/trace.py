@@ -14,7 +14,7 @@ def main(x: f32[n, 4], w: f32[4, 2]) -> f32[n, 2]:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from minirelax.errors import ArgumentError, CompileError, ShapeError, UnsupportedError
@@ -297,7 +297,7 @@ class _Finish:
             bindings, made = (*bindings, Binding(result, whole)), (result,)
         body = (Dataflow(bindings, made),) if bindings else ()
         own = [final[p.name] for p in self.params]
-        guards = tuple(dict.fromkeys(g for g in map(self._final_guard, facts.guards) if g is not None))
+        guards = _strongest(g for g in map(self._final_guard, facts.guards) if g is not None)
         n = sum(not p.bound for p in self.params)
         main = Function("main", tuple(own[:n]), body, result, tuple(own[n:]), guards)
         module = Module((main,), (), tuple(self.b.constants))
@@ -317,6 +317,18 @@ class _Finish:
                 if isinstance(d, DimExpr) and d == symbol(str(d)) and str(d) not in self.b.facts.declared:
                     homes.setdefault(str(d), symbol(f"{p.path}.shape[{axis}]"))
         return tuple(replace(g, left=substitute(g.left, homes), right=substitute(g.right, homes)) for g in self.b.facts.assumed)
+
+
+def _strongest(guards: Iterable[Guard]) -> tuple[Guard, ...]:
+    """Each guard once; of several that compare one size with numbers in one direction, the narrowest."""
+    kept: dict[tuple, Guard] = {}
+    for g in guards:
+        numeric = isinstance(g.right, int) and g.relation[0] in "<>"
+        key = (g.relation, g.left) if numeric else (g.relation, g.left, g.right)
+        old = kept.get(key)
+        if old is None or (numeric and (g.right > old.right) == (g.relation[0] == ">")):
+            kept[key] = g
+    return tuple(kept.values())
 
 
 def _relettered(module: Module, b: Builder) -> Module:

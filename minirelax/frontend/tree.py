@@ -12,8 +12,10 @@ Lists, tuples, named tuples, dicts and dataclasses are structure; so is None.  E
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,12 @@ class Tree:
     cls: type | None = None
     keys: tuple = ()
     parts: tuple[Tree, ...] = ()
+    _hash: int | None = field(default=None, compare=False, repr=False, init=False)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash((self.cls, self.keys, self.parts)))
+        return self._hash
 
     def unflatten(self, leaves: list) -> object:
         """The value with this structure and these leaves."""
@@ -34,6 +42,17 @@ class Tree:
             return [name]
         step = _step(self.cls)
         return [path for key, part in zip(self.keys, self.parts, strict=True) for path in part.paths(name + step(key))]
+
+    def shows(self, value: object, leaves: Iterator) -> bool:
+        """Has `value` this structure, and these very objects as leaves?  Much cheaper than taking it apart again."""
+        if self.cls is None:
+            return next(leaves) is value
+        if value.__class__ is not self.cls or (parts := _parts(value))[0] != self.keys:
+            return False
+        for part, inside in zip(self.parts, parts[1], strict=True):
+            if next(leaves) is not inside if part is LEAF else not part.shows(inside, leaves):
+                return False
+        return True
 
     def _build(self, leaves: Iterator) -> object:
         if self.cls is None:
@@ -61,23 +80,29 @@ def flatten(value: object, is_leaf: Callable[[object], bool] | None = None) -> t
 def _take_apart(value: object, leaves: list, is_leaf: Callable[[object], bool] | None) -> Tree:
     if value is None:
         return NONE
+    if value.__class__ is np.ndarray or (is_leaf is not None and is_leaf(value)):
+        leaves.append(value)
+        return LEAF
+    keys, parts = _parts(value)
+    if keys is None:
+        leaves.append(value)
+        return LEAF
+    return Tree(value.__class__, keys, tuple(_take_apart(part, leaves, is_leaf) for part in parts))
+
+
+def _parts(value: object) -> tuple[tuple | None, Iterable]:
+    """The keys and parts of a container; None for anything else."""
     cls = value.__class__
-    if is_leaf is not None and is_leaf(value):
-        leaves.append(value)
-        return LEAF
     if issubclass(cls, dict):
-        keys, parts = tuple(value), value.values()
-    elif cls is list or cls is tuple:
-        keys, parts = tuple(range(len(value))), value
-    elif issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        keys, parts = cls._fields, value
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return tuple(value), value.values()
+    if cls is list or cls is tuple:
+        return tuple(range(len(value))), value
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return cls._fields, value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         keys = tuple(f.name for f in dataclasses.fields(value) if f.init)
-        parts = [getattr(value, key) for key in keys]
-    else:
-        leaves.append(value)
-        return LEAF
-    return Tree(cls, keys, tuple(_take_apart(part, leaves, is_leaf) for part in parts))
+        return keys, [getattr(value, key) for key in keys]
+    return ((), ()) if value is None else (None, ())
 
 
 def _step(cls: type) -> Callable[[object], str]:

@@ -178,6 +178,12 @@ def mentioned(thing: object) -> Iterator[str]:
             yield from mentioned(size)
 
 
+@functools.lru_cache(16384)
+def mentioned_names(thing: object) -> frozenset[str]:
+    """The names of sizes in a type, a size, or an attribute's value."""
+    return frozenset(mentioned(thing))
+
+
 def accepts(param: Type, arg: Type) -> bool:
     """Is every value of type `arg` one of type `param`?"""
     match param, arg:

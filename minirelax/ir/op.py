@@ -65,7 +65,8 @@ def op(cls: type) -> type[Op]:
         missing.append("lower")
     if missing or not cls.__dict__.get("__doc__"):
         raise TypeError(f"op {cls.__name__} lacks {', '.join(missing) or 'a docstring'}")
-    cls = dataclass(frozen=True)(cls)
+    if cls.__dict__.get("__annotations__") or len(cls.__bases__) > 1:      # else the one base's methods do
+        cls = dataclass(frozen=True)(cls)
     if cls.opname() in OPS and OPS[cls.opname()].__module__ != cls.__module__:
         raise TypeError(f"two ops are called {cls.opname()}")
     OPS[cls.opname()] = cls

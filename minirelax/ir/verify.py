@@ -44,6 +44,7 @@ from minirelax.ir.infer import (
     infer_op,
     kernel_sizes,
     mentioned,
+    mentioned_names,
 )
 from minirelax.ir.library import library_op
 from minirelax.ir.loop import Kernel
@@ -197,6 +198,8 @@ class _Verifier:
         self.scope[var.name] = var
 
     def _check_sizes(self, thing: object, what: str) -> None:
+        if mentioned_names(thing) <= self.sizes:
+            return
         for name in mentioned(thing):
             if name not in self.sizes:
                 self.fail(f"{what} mentions the size {name}, which is not known here",

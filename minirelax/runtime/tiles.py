@@ -20,7 +20,7 @@ from minirelax.schedule.machine import Machine, detect
 
 @dataclass(frozen=True, eq=False)
 class TileTable:
-    """The tiles of one dtype: `addresses[r]` is the tile with r rows (int64; index 0 is unused and 0).
+    """The tiles of one dtype: `addresses[r]` is the tile with r rows, `addresses[0]` the sweep over many rows (int64).
 
     A tile is nv vectors of `lanes` elements wide; see `codegen.micro_kernels` for what it computes.
     """
@@ -52,6 +52,6 @@ def _tables(machine: Machine) -> dict[str, TileTable]:
 
 
 def _table(shape: micro_kernels.TileShape, addresses: list[int]) -> TileTable:
-    array = np.array([0, *addresses], np.int64)
+    array = np.array(addresses, np.int64)
     array.flags.writeable = False
     return TileTable(shape.lanes, shape.nv, shape.mr_max, array)

@@ -20,7 +20,6 @@ from minirelax.ir.types import itemsize
 from minirelax.schedule.cost import block_cost
 from minirelax.schedule.flat import depends_on, flatten, merge_group, merge_spatial
 
-K_CHUNK = 384  # rows of a panel: 384 x 32 f32 are 48 KiB, streamed from L2 once per sweep over the rows
 ROWS, MAX_ROWS = 96, 256  # rows of A that share one pass over a panel
 TILE_FLOPS = 4_000_000  # work that makes a tile worth claiming
 PICOSECONDS_PER_FLOP = {"f32": 16, "f64": 32}

@@ -41,7 +41,7 @@ def run(tile, a, b, c, kc, accumulate):
 def test_every_tile(tiles, dtype, kc):
     shape = micro_kernels.tile_shape(detect(), dtype)
     rng = np.random.default_rng(kc)
-    for rows, name in enumerate(micro_kernels.symbols(detect())[dtype], start=1):
+    for rows, name in enumerate(micro_kernels.symbols(detect())[dtype][1:], start=1):
         a = rng.standard_normal((rows, kc + 5)).astype(NUMPY[dtype])
         b = rng.standard_normal((kc + 1, shape.width)).astype(NUMPY[dtype])
         c = rng.standard_normal((rows + 1, shape.width + 3)).astype(NUMPY[dtype])
@@ -53,6 +53,23 @@ def test_every_tile(tiles, dtype, kc):
             np.testing.assert_allclose(out[:rows, : shape.width], want, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 10)
             out[:rows, : shape.width] = c[:rows, : shape.width]
             np.testing.assert_array_equal(out, c, err_msg=f"{name} wrote outside its tile")
+
+
+@pytest.mark.parametrize("dtype", micro_kernels.DTYPES)
+def test_sweep_over_rows_and_chunks_of_k(tiles, dtype):
+    shape = micro_kernels.tile_shape(detect(), dtype)
+    rng = np.random.default_rng(3)
+    chunk = micro_kernels.K_CHUNK
+    for rows, k in [(0, 5), (1, 0), (1, 1), (shape.mr_max, chunk), (shape.mr_max + 1, chunk + 1), (3 * shape.mr_max - 1, 2 * chunk + 7)]:
+        a = rng.standard_normal((rows, k + 3)).astype(NUMPY[dtype])
+        b = rng.standard_normal((k + 1, shape.width)).astype(NUMPY[dtype])
+        c = np.full((rows + 1, shape.width), 7, NUMPY[dtype])
+        word = ctypes.c_int64
+        sweep = ctypes.CFUNCTYPE(None, *[word] * 7)(ctypes.cast(tiles[f"sweep_{dtype}"], ctypes.c_void_p).value)
+        sweep(a.ctypes.data, k + 3, b.ctypes.data, shape.width, c.ctypes.data, rows, k)
+        want = a[:, :k].astype(np.float64) @ b[:k].astype(np.float64)
+        np.testing.assert_allclose(c[:rows], want, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 100)
+        assert (c[rows:] == 7).all()
 
 
 def test_overwriting_ignores_what_was_there(tiles):
