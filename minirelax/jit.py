@@ -46,7 +46,11 @@ class Entry:
         self.milliseconds, self.tracing = milliseconds, tracing  # all of it, and the trace alone
         self.weights: tuple | None = None
         self.program: Callable | None = None
-        self.simple = self._is_simple()
+        t = traced
+        self.plain = not t.mutations and not any(p.bound or p.python for p in t.params)  # arrays go in
+        self.one_array = t.out_tree is LEAF and t.results[0].output is not None and not t.results[0].python and bool(
+            getattr(t.main.result.type, "shape", None)
+        )  # one array that is not a scalar comes out
 
     def bind(self, weights: tuple[np.ndarray, ...]) -> Callable:
         """The program for these weights: bound anew if any is another array than last time."""
@@ -75,17 +79,6 @@ class Entry:
                 leaves.append(r.python(out) if r.python else out if out.ndim else out[()])
         return traced.out_tree.unflatten(leaves)
 
-    def _is_simple(self) -> bool:
-        """Do arrays go in and one array come out, with nothing else to do?"""
-        t = self.traced
-        return (
-            t.out_tree is LEAF
-            and t.results[0].output is not None
-            and not t.mutations
-            and not t.results[0].python
-            and not any(p.bound or p.python for p in t.params)
-        )
-
 
 class JitFunction:
     """A function that is compiled at its first call, and again only when a call does not fit what was assumed.
@@ -110,20 +103,16 @@ class JitFunction:
         self.signature = Signature(fn, static, constants)
         self._entries: dict[tuple, list[Entry]] = {}
         self._all: list[Entry] = []
-        self._plain: tuple[tuple[Callable, int, bool], ...] = ()
+        self._plain: tuple[tuple[Callable, int, Callable | None], ...] = ()
         self._lock = threading.RLock()
 
     def __call__(self, *args, **kwargs):
-        if not kwargs:
-            for x in args:
-                if x.__class__ is not np.ndarray:
-                    break
-            else:
-                for program, count, scalar in self._plain:
-                    if count == len(args):
-                        found = program(args)
-                        if found is not None:
-                            return found[0][()] if scalar else found[0]
+        if not kwargs:  # the programs themselves find out whether the arguments are arrays, and fit
+            for program, count, finish in self._plain:
+                if count == len(args):
+                    found = program(args)
+                    if found is not None:
+                        return found[0] if finish is None else finish(found, args)
         return self._call(args, kwargs)
 
     def __get__(self, instance, owner=None):
@@ -259,9 +248,9 @@ class JitFunction:
             entry = Entry(traced, self._executable(traced.module), 1e3 * (time.perf_counter() - start), tracing)
             self._entries.setdefault(call.key, []).append(entry)
             self._all.append(entry)
-            if entry.simple and not call.static and not self.validate:
-                scalar = not traced.main.result.type.shape
-                self._plain = ((entry.bind(()), len(call.arrays), scalar), *self._plain)[:MOST_PLAIN]
+            if entry.plain and not call.static and not self.validate and all(tree is LEAF for tree in call.trees.values()):
+                finish = None if entry.one_array else entry.result
+                self._plain = ((entry.bind(()), len(call.arrays), finish), *self._plain)[:MOST_PLAIN]
             return entry
 
     def _executable(self, module: Module):

@@ -33,6 +33,7 @@ from minirelax.explore.view import View
 if TYPE_CHECKING:
     from rich.console import Group
 
+SETTLE = 0.04           # seconds; OpenBLAS's threads spin for about 30 ms after a call, on a core that the other side then lacks
 OVERRIDES = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")          # would make NumPy slower than it is
 
 
@@ -46,12 +47,20 @@ class Pair:
 
 
 def paired(run: Callable[[], object], reference: Callable[[], object], rounds: int = 15, at_least: float = 2e-4) -> Pair:
-    """Time `run` against `reference`, alternating which goes first; each measurement repeats its call for `at_least` seconds."""
+    """Time `run` against `reference`, alternating which goes first; each measurement repeats its call for `at_least` seconds.
+
+    With several threads, each waits until the other's threads have stopped spinning for more work, and then warms up.
+    """
+    import minirelax as mr
+    settle = SETTLE if mr.get_num_threads() > 1 else 0.0
     run(), reference()
     repeats = [_repeats(f, at_least) for f in (run, reference)]
     times: tuple[list[float], list[float]] = ([], [])
     for i in range(rounds):
         for which in (0, 1) if i % 2 == 0 else (1, 0):
+            if settle:
+                time.sleep(settle)
+                (run, reference)[which]()
             times[which].append(_seconds((run, reference)[which], repeats[which]))
     ratios = [a / b for a, b in zip(*times, strict=True)]
     return Pair(statistics.median(ratios), statistics.median(times[0]), statistics.median(times[1]))

@@ -34,7 +34,9 @@ class ReferenceProgram:
         self.module, self.main, self.weights = module, module.functions[0], weights
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
-        fits = all(dtype_name(a.dtype) == p.type.dtype for a, p in zip(arrays, self.main.params, strict=True))
+        fits = all(
+            isinstance(a, np.ndarray) and dtype_name(a.dtype) == p.type.dtype for a, p in zip(arrays, self.main.params, strict=True)
+        )
         if not fits or sizes_of(self.main, arrays) is None:
             return None
         native = [a.astype(a.dtype.newbyteorder("="), copy=False) for a in arrays]

@@ -7,8 +7,8 @@ second part.  Contexts (frame, arena, scratch) are taken from a free list, so co
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -108,38 +108,67 @@ def kernel_addresses(sources: dict[str, str], on_kernel=None) -> dict[str, int]:
 
 
 class Bound:
-    """An executable with its weights.  Call it with arrays; see `__call__`."""
+    """An executable with its weights: call it with a sequence of arrays.
+
+    A call gives the results as a tuple, or None if ranks, dtypes, sizes or guards of this program do not hold for the
+    arrays.  Arrays that are not C-contiguous or aligned are copied first.  Raises IndexingError for a gather out of range.
+    """
 
     def __init__(self, executable: Executable, arrays: list[np.ndarray]):
         built = executable.built
         self.executable, self.arrays, self.built = executable, arrays, built
-        self._code = built.program.link(executable._addresses)
-        self._machine = machine()
+        self.code = built.program.link(executable._addresses)
+        self.machine = machine()
+        self.tables = {d: _tile_addresses(d) for d in built.tables}
+        self.plain = all(r.kind == "output" and r.index == i for i, r in enumerate(built.results)) and not built.actions
         self._free: list[_Call] = []
-        self._outputs = tuple((NUMPY_DTYPES[o.dtype], o.sizes) for o in built.outputs)
-        self._simple = len(built.results) == 1 and built.results[0].kind == "output" and not built.actions
-        self._tables = {d: _tile_addresses(d) for d in built.tables}
-        self._lock = threading.Lock()
-        self._count = len(built.params)
+        self._run = self._runner()
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
-        """The results, or None if ranks, dtypes, sizes or guards of this program do not hold for `arrays`.
+        return self._run(arrays)
 
-        Arrays that are not C-contiguous or aligned are copied first.  Raises IndexingError for a gather out of range.
-        """
-        try:
-            call = self._free.pop()
-        except IndexError:
-            call = _Call(self)
-        try:
-            return call.run(arrays)
-        finally:
-            self._free.append(call)
+    def _runner(self) -> Callable:
+        """The call itself, with everything that it needs at hand: on small arrays, looking things up is what costs."""
+        free, plain, enter, enter_released = self._free, self.plain, self.machine.enter, self.machine.enter_released
+        arena_bytes, empty, threads = self.built.arena_bytes, np.empty, pool.address()
+        outputs = tuple((NUMPY_DTYPES[o.dtype], itemgetter(*o.sizes) if o.sizes else lambda slots: ()) for o in self.built.outputs)
+        (dtype, shape), one = outputs[0] if outputs else (None, None), len(outputs) == 1
+
+        def run(arrays):
+            try:
+                call = free.pop()
+            except IndexError:  # more calls at once than ever before
+                call = _Call(self)
+            frame, code, slots = call.addresses
+            if not pool._started:  # a forked child
+                pool.address()
+            status = enter(frame, code, 0, threads, *arrays)
+            if status & 255 != 5:  # PAUSE: everything fits
+                status, arrays = call.second_look(arrays, status)
+                if status is None:
+                    free.append(call)
+                    return None
+            if slots[arena_bytes] > call.capacity:
+                call.grow(slots[arena_bytes])
+            made = (empty(shape(slots), dtype),) if one else tuple([empty(f(slots), d) for d, f in outputs])
+            status = enter_released(frame, code, status >> 8, threads, *arrays, *made)
+            if status & 255:  # not RETURN
+                call.proceed(status, arrays, made)
+            if call.error[0]:
+                call.error[0] = 0
+                free.append(call)
+                raise IndexingError("an index is out of range of its axis", "clip or wrap the indices, or use take(..., mode='clip')")
+            if not plain:
+                made = call.results(arrays, made)
+            free.append(call)
+            return made
+
+        return run
 
     def explain(self, arrays: Sequence[np.ndarray]) -> str | None:
         """Why `arrays` do not fit, or None if they do."""
         call = _Call(self)
-        status = self._machine.enter(call.frame, call.code, 0, call.pool, *map(_native, arrays))
+        status = self.machine.enter(call.frame, call.code, 0, pool.address(), *map(_native, arrays))
         if status & 255 in (Status.PAUSE, Status.RETURN):
             return None
         message = int(call.context.slots[MESSAGE])
@@ -160,59 +189,37 @@ class _Call:
     def __init__(self, bound: Bound):
         built = bound.built
         self.bound, self.built = bound, built
-        self.context = Context(built.program, bound._code, pool.get_num_threads())
-        self.frame, self.code, self.pool = self.context.address, self.context.code_address, pool.address()
+        self.context = Context(built.program, bound.code, max(pool.get_num_threads(), pool.usable_cores()))
+        self.frame, self.code = self.context.address, self.context.code_address
         self.slots = memoryview(self.context.slots)
-        self.arena = np.empty(0, np.uint8)
-        self.error = np.zeros(8, np.int64)
-        self.threads = pool.get_num_threads()
-        self.slots[built.error_slot] = self.error.ctypes.data
+        self.addresses = self.frame, self.code, self.slots
+        self.capacity = 0  # bytes of the arena
+        self._error = np.zeros(8, np.int64)
+        self.error = memoryview(self._error)
+        self.slots[built.error_slot] = self._error.ctypes.data
         for slot, number in built.numbers.items():
             self.slots[slot] = number
         for dtype, slot in built.tables.items():
-            self.slots[slot] = bound._tables[dtype].ctypes.data
+            self.slots[slot] = bound.tables[dtype].ctypes.data
         for slot, array in zip(built.bound_slots, bound.arrays, strict=True):
             self.slots[slot] = array.ctypes.data
 
-    def run(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
-        bound, slots = self.bound, self.slots
-        enter = bound._machine.enter
-        status = enter(self.frame, self.code, 0, self.pool, *arrays)
-        if status & 255 != 5:  # PAUSE
-            status = self._second_look(arrays, status)
-            if status is None:
-                return None
-            arrays = self.arrays
-        bytes_needed = slots[self.built.arena_bytes]
-        if bytes_needed > self.arena.nbytes:
-            self._grow(bytes_needed)
-        outputs = [np.empty([slots[s] for s in sizes], dtype) for dtype, sizes in bound._outputs]
-        status = bound._machine.enter_released(self.frame, self.code, status >> 8, self.pool, *arrays, *outputs)
-        if status & 255 != 0:
-            status = self._continue(status, arrays, outputs)
-        if self.error[0]:
-            self.error[0] = 0
-            raise IndexingError("an index is out of range of its axis", "clip or wrap the indices, or use take(..., mode='clip')")
-        if bound._simple:
-            return (outputs[0],)
-        return self._results(arrays, outputs)
-
-    def _second_look(self, arrays, status: int) -> int | None:
+    def second_look(self, arrays: Sequence[np.ndarray], status: int) -> tuple[int | None, Sequence[np.ndarray]]:
         """Arguments that the native check refused: copy what is not contiguous or not native, then ask once more."""
-        if status & 255 not in (Status.NOT_CONTIGUOUS, Status.ARRAY):
-            return None
-        self.arrays = [_native(a) for a in arrays]
-        status = self.bound._machine.enter(self.frame, self.code, 0, self.pool, *self.arrays)
-        return status if status & 255 == Status.PAUSE else None
+        if status & 255 not in (Status.NOT_CONTIGUOUS, Status.ARRAY) or not all(isinstance(a, np.ndarray) for a in arrays):
+            return None, arrays
+        arrays = [_native(a) for a in arrays]
+        status = self.bound.machine.enter(self.frame, self.code, 0, pool.address(), *arrays)
+        return (status if status & 255 == Status.PAUSE else None), arrays
 
-    def _grow(self, size: int) -> None:
+    def grow(self, size: int) -> None:
         """A larger arena, aligned to a cache line."""
-        self.memory = np.empty(int(size * 1.25) + 64, np.uint8)
-        start = -self.memory.ctypes.data % 64
-        self.arena = self.memory[start:]
-        self.slots[self.built.arena_slot] = self.arena.ctypes.data
+        self._memory = np.empty(int(size * 1.25) + 64, np.uint8)
+        address = self._memory.ctypes.data
+        self.slots[self.built.arena_slot] = address + -address % 64
+        self.capacity = self._memory.nbytes - 64
 
-    def _continue(self, status: int, arrays, outputs) -> int:
+    def proceed(self, status: int, arrays, outputs) -> None:
         """Serve the table: scratch memory that is too small, library calls; until it returns."""
         self.values: dict[int, np.ndarray] = {}
         while status & 255 != Status.RETURN:
@@ -225,8 +232,7 @@ class _Call:
                     raise RunError(self._failed())
                 case other:
                     raise CodegenError(f"the program stopped with status {other.name}")
-            status = self.bound._machine.enter_released(self.frame, self.code, status >> 8, self.pool, *arrays, *outputs)
-        return status
+            status = self.bound.machine.enter_released(self.frame, self.code, status >> 8, pool.address(), *arrays, *outputs)
 
     def _failed(self) -> str:
         message = int(self.slots[MESSAGE])
@@ -275,7 +281,7 @@ class _Call:
             return np.empty(shape, dtype)
         return read_bytes(self.slots[placed.address], count * dtype.itemsize).view(dtype).reshape(shape)
 
-    def _results(self, arrays, outputs) -> tuple[np.ndarray, ...]:
+    def results(self, arrays, outputs) -> tuple[np.ndarray, ...]:
         """The result arrays; what is an argument, a weight or returned twice is copied."""
         found, given = [], set()
         for r in self.built.results:

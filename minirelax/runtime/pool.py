@@ -87,9 +87,14 @@ def set_num_threads(count: int) -> None:
 @functools.cache
 def _default() -> int:
     """MINIRELAX_NUM_THREADS, but not more than the processors that this process may use."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = usable_cores()
     text = os.environ.get("MINIRELAX_NUM_THREADS", "")
     return max(1, min(int(text) if text.isdecimal() else usable, usable, MAX_THREADS))
+
+
+def usable_cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def tiles_by_workers() -> int:
