@@ -1,7 +1,7 @@
 """Numba source of a contraction plan: the loops around the register tiles, packing, and the epilogue.
 
-The source is Goto's loop nest, once per tile of the plan: for each panel of n, the register tiles sweep down the rows
-(`micro_kernels`); then the epilogue runs over the finished rows of the panel.
+The source is Goto's loop nest, once per tile of the plan: for each chunk of k and each panel of n, the register tiles sweep
+down the rows (`micro_kernels`); then the epilogue runs over the finished panels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minirelax.ir.dim import product
 from minirelax.ir.loop import Axis
 from minirelax.ir.scalar import Load, Scalar
 from minirelax.ir.types import itemsize
-from minirelax.schedule.contraction import RESULT, REUSE, ContractionPlan
+from minirelax.schedule.contraction import K_CHUNK, RESULT, REUSE, ContractionPlan
 
 
 def contraction_source(plan: ContractionPlan) -> KernelSource:
@@ -56,13 +56,18 @@ class _ContractionWriter:
             self._tile_position()
             if plan.a.how == "copy":
                 self._copy_a()
-            with out.block(
-                f"for {self.panel} in range(group*{plan.panels_per_tile}, min((group + 1)*{plan.panels_per_tile}, panels)):"
-            ):
-                self._one_panel()
+            self._place_a()
+            with out.block(f"for k_first in range(0, max({self.k_count}, 1), {K_CHUNK}):"):
+                out.line(f"k_rows = min({self.k_count} - k_first, {K_CHUNK})")
+                if plan.b.how != "packed":
+                    self._copy_b()
+                with out.block(f"for {self.panel} in range(first_panel, last_panel):"):
+                    self._sweep()
+            with out.block(f"for {self.panel} in range(first_panel, last_panel):"):
+                self._epilogue()
 
     def _temporaries(self) -> None:
-        place = self.plan.max_rows * self.width * self.size
+        place = self.plan.panels_per_tile * self._panel_bytes
         for name in self.plan.temporaries:
             dtype = self.types[name].dtype
             self.source.pointer(name, dtype, f"scratch + {place}")
@@ -81,6 +86,8 @@ class _ContractionWriter:
             out.line("row_block = above")
         out.line(f"{self.first} = row_block*block_rows")
         out.line(f"{self.last} = min({self.first} + block_rows, {self.m_count})")
+        out.line(f"first_panel = group*{plan.panels_per_tile}")
+        out.line(f"last_panel = min(first_panel + {plan.panels_per_tile}, panels)")
 
     def _split(self, number: str, axes: tuple[Axis, ...]) -> None:
         source, out, rest = self.source, self.out, number
@@ -91,17 +98,18 @@ class _ContractionWriter:
             rest = above
         out.line(f"{source.axis(axes[0].name)} = {rest}")
 
-    def _one_panel(self) -> None:
-        plan, out, source = self.plan, self.out, self.source
-        first_column = source.axis(f"{plan.n.name}.first")
-        out.line(f"{first_column} = {self.panel}*{self.width}")
-        out.line(f"{self.columns} = min({self.width}, {self.n_count} - {first_column})")
-        self._place_b(first_column)
-        self._place_a()
-        out.line(
-            f"call_sweep(table[0], a_address, a_stride, b_address, b_stride, scratch, {self.last} - {self.first}, {self.k_count})"
+    @property
+    def _panel_bytes(self) -> int:
+        """Bytes of one panel of the result in scratch."""
+        return self.plan.max_rows * self.width * self.size
+
+    def _sweep(self) -> None:
+        """The register tiles down the rows, for one panel and one chunk of k."""
+        self._place_b()
+        self.out.line(
+            f"call_sweep(table[0], a_address + {self.size}*k_first, a_stride, b_address, b_stride, "
+            f"scratch + {self._panel_bytes}*({self.panel} - first_panel), {self.last} - {self.first}, k_rows, k_first)"
         )
-        self._epilogue()
 
     def _place_a(self) -> None:
         """Address of the first row of A, and its row stride."""
@@ -114,35 +122,65 @@ class _ContractionWriter:
                 f"a_address, a_stride = args[{source.signature.buffers.index(a.buffer)}] + {self.size}*{base}, {source.dim(a.stride)}"
             )
 
-    def _place_b(self, first_column: str) -> None:
-        """Address of the panel of B at k = 0, and the stride from one k to the next."""
+    def _place_b(self) -> None:
+        """Address of the panel of B at the chunk's first k, and the stride from one k to the next."""
         b, out, source = self.plan.b, self.out, self.source
         if b.how == "packed":
-            address = f"args[{source.signature.buffers.index(b.buffer)}] + {self.size * self.width}*{self.panel}*{self.k_count}"
-            out.line(f"b_address, b_stride = {address}, {self.width}")
-        elif b.how == "direct":
-            with out.block(f"if {self.columns} == {self.width} and {self.last} - {self.first} < {REUSE}:"):
-                address = (
-                    f"args[{source.signature.buffers.index(b.buffer)}] + {self.size}*({source.dim(b.base)} + {first_column})"
-                )
-                out.line(f"b_address, b_stride = {address}, {source.dim(b.stride)}")
-            with out.block("else:"):
-                self._copy_b(first_column)
-        else:
-            self._copy_b(first_column)
+            panel = f"args[{source.signature.buffers.index(b.buffer)}] + {self.size * self.width}*({self.panel}*{self.k_count} + k_first)"
+            out.line(f"b_address, b_stride = {panel}, {self.width}")
+            return
+        out.line(f"b_address, b_stride = b_copy + {self._copy_bytes}*({self.panel} - first_panel), {self.width}")
+        if b.how == "direct":
+            base = f"({source.dim(b.base)} + k_first*{source.factor(b.stride)} + {self.panel}*{self.width})"
+            with out.block(f"if {self.panel} < first_copied:"):
+                out.line(f"b_address = args[{source.signature.buffers.index(b.buffer)}] + {self.size}*{base}")
+                out.line(f"b_stride = {source.dim(b.stride)}")
 
-    def _copy_b(self, first_column: str) -> None:
-        """A panel of B in scratch, k by k, with zeros in the columns that do not exist."""
+    @property
+    def _copy_bytes(self) -> int:
+        """Bytes of one copied panel of B: one chunk of k."""
+        return K_CHUNK * self.width * self.size
+
+    def _copy_b(self) -> None:
+        """The chunk's rows of B in scratch, panel by panel, with zeros in the columns that do not exist.
+
+        Where B can be read in place, panels are copied only if enough rows of A use them, or if they are not whole.
+        """
         plan, out, source = self.plan, self.out, self.source
-        target, n = source.names.fresh("b_panel"), source.axis(plan.n.name)
-        out.line(f"b_address, b_stride = b_copy, {self.width}")
+        n, target = source.axis(plan.n.name), source.names.fresh("b_panels")
+        out.line("first_copied = first_panel")
+        if plan.b.how == "direct":
+            with out.block(f"if {self.last} - {self.first} < {REUSE}:"):
+                out.line(f"first_copied = min(max(quotient({self.n_count}, {self.width}), first_panel), last_panel)")
         out.line(f"{target} = ptr_{plan.dtype}(b_copy)")
-        with self._k_loops() as k:
-            out.line(f"to = {k}*{self.width} - {first_column}")
-            with out.block(f"for {n} in range({first_column}, {first_column} + {self.columns}):"):
-                out.line(f"{target}[to + {n}] = {self._scalars().value(plan.b.value)}")
-            with out.block(f"for {n} in range({first_column} + {self.columns}, {first_column} + {self.width}):"):
-                out.line(f"{target}[to + {n}] = {literal_source(0, plan.dtype)}")
+        with out.block("for k_row in range(k_rows):"):
+            self._k_indices()
+            with out.block(f"for {self.panel} in range(first_copied, last_panel):"):
+                out.line(f"{self.columns} = min({self.width}, {self.n_count} - {self.panel}*{self.width})")
+                out.line(f"to = ({K_CHUNK}*({self.panel} - first_panel) + k_row)*{self.width} - {self.panel}*{self.width}")
+                with out.block(f"if {self.columns} == {self.width}:"):
+                    if plan.b.how == "direct":
+                        place = f"{source.dim(plan.b.base)} + (k_first + k_row)*{source.factor(plan.b.stride)} + {self.panel}*{self.width}"
+                        start = f"args[{source.signature.buffers.index(plan.b.buffer)}] + {self.size}*({place})"
+                        out.line(f"copy_{self.width * self.size}(b_copy + {self.size}*(to + {self.panel}*{self.width}), {start})")
+                    else:
+                        with out.block(f"for column in range({self.width}):"):  # a constant number is what vectorises best
+                            out.line(f"{n} = {self.panel}*{self.width} + column")
+                            out.line(f"{target}[to + {n}] = {self._scalars().value(plan.b.value)}")
+                with out.block("else:"):
+                    with out.block(f"for {n} in range({self.panel}*{self.width}, {self.n_count}):"):
+                        out.line(f"{target}[to + {n}] = {self._scalars().value(plan.b.value)}")
+                    with out.block(f"for {n} in range({self.n_count}, ({self.panel} + 1)*{self.width}):"):
+                        out.line(f"{target}[to + {n}] = {literal_source(0, plan.dtype)}")
+
+    def _k_indices(self) -> None:
+        """The reduction axes' indices at row ``k_first + k_row``."""
+        source, out, axes = self.source, self.out, self.plan.k
+        if len(axes) == 1:
+            out.line(f"{source.axis(axes[0].name)} = k_first + k_row")
+        else:
+            out.line("k_flat = k_first + k_row")
+            self._split("k_flat", axes)
 
     def _copy_a(self) -> None:
         """The block's rows of A in scratch, with k contiguous."""
@@ -174,8 +212,10 @@ class _ContractionWriter:
         """The blocks after the anchor, row by row of the finished panel."""
         plan, out, source = self.plan, self.out, self.source
         m, n, first_column = source.axis(plan.m.name), source.axis(plan.n.name), source.axis(f"{plan.n.name}.first")
+        out.line(f"{first_column} = {self.panel}*{self.width}")
+        out.line(f"{self.columns} = min({self.width}, {self.n_count} - {first_column})")
         with out.block(f"for {m} in range({self.first}, {self.last}):"):
-            out.line(f"in_tile = ({m} - {self.first})*{self.width}")
+            out.line(f"in_tile = ({self.panel} - first_panel)*{plan.max_rows * self.width} + ({m} - {self.first})*{self.width}")
             for block in plan.epilogue:
                 with out.block(f"for {n} in range({first_column}, {first_column} + {self.columns}):"):
                     scalars = self._scalars()

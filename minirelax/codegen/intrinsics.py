@@ -16,6 +16,7 @@ The names end in the dtype: ``exp_f32`` takes and gives a float32 (Numba casts o
 ``select``                      ``select(condition, yes, no)`` without a branch, of two values of one type
 ``bitcast_i32_f32`` ...         the same bits as another type of the same size (source, then result)
 ``ptr_f32`` ...                 an address (int64) as a pointer that can be indexed; ``ptr_bool`` points to uint8
+``copy_128`` ...                so many bytes from the second address to the first
 ``call_tile``, ``call_sweep``   call a register tile, or the sweep (see `micro_kernels`), by its address
 =============================  ====================================================================================
 """
@@ -44,6 +45,8 @@ _BITCASTS = _SAME_SIZE + tuple((b, a) for a, b in _SAME_SIZE)
 _REORDERED = ("reassoc",)
 _REORDERED_DOT = ("reassoc", "contract")
 
+COPIES = (32, 64, 128)  # bytes of a panel's row
+
 Emit = Callable[..., ir.Value]
 
 
@@ -60,9 +63,11 @@ def numba_intrinsics() -> dict[str, object]:
         found[name] = _wrap(name, emit, kinds[result], [kinds[a] for a in arguments])
     for dtype in POINTEES:
         found[f"ptr_{dtype}"] = _wrap(f"ptr_{dtype}", _emit_pointer, types.CPointer(kinds[dtype]), [types.int64])
-    found["call_sweep"] = _wrap("call_sweep", _emit_call_tile, types.void, [types.int64] * 8)
+    found["call_sweep"] = _wrap("call_sweep", _emit_call_tile, types.void, [types.int64] * 9)
     found["call_tile"] = _wrap("call_tile", _emit_call_tile, types.void, [types.int64] * 9)
     found["select"] = _select()
+    for count in COPIES:
+        found[f"copy_{count}"] = _wrap(f"copy_{count}", _copy(count), types.void, [types.int64, types.int64])
     return found
 
 
@@ -126,6 +131,17 @@ def _emit_fma(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> i
 
 def _emit_dot_step(builder: ir.IRBuilder, acc: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
     return builder.fadd(acc, builder.fmul(a, b, flags=("contract",)), flags=_REORDERED_DOT)
+
+
+def _copy(count: int) -> Emit:
+    """So many bytes from one address (the second) to another, as vector moves."""
+
+    def emit(builder: ir.IRBuilder, target: ir.Value, source: ir.Value) -> None:
+        kind = ir.VectorType(ir.IntType(64), count // 8)
+        pointers = [builder.inttoptr(address, ir.PointerType()) for address in (target, source)]
+        builder.store(builder.load(pointers[1], align=4, typ=kind), pointers[0], align=4)
+
+    return emit
 
 
 def _emit_pointer(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:

@@ -9,10 +9,10 @@ Each tile is a C function (leading dimensions in elements, addresses of the firs
 
     void tile_f32_3_2(int64 a, int64 lda, int64 b, int64 ldb, int64 c, int64 ldc, int64 kc, int64 accumulate)
 
-    void sweep_f32(int64 a, int64 lda, int64 b, int64 ldb, int64 c, int64 rows, int64 k)
+    void sweep_f32(int64 a, int64 lda, int64 b, int64 ldb, int64 c, int64 rows, int64 k, int64 accumulate)
 
-``sweep`` runs the tiles down `rows` rows for one panel of b: k in chunks that keep the panel in the nearest cache, the
-rows split into tiles of nearly equal height; c is packed (its leading dimension is the tile's width) and overwritten.
+``sweep`` runs the tiles down `rows` rows for one panel of b, in tiles of nearly equal height; c is packed (its leading
+dimension is the tile's width).
 
 ``accumulate`` 0 overwrites c (with zeros if kc is 0), 1 adds to it.  b need not be packed (ldb is free), but a
 packed panel (ldb = nv * lanes) streams best.  There is a tile for every number of rows up to ``mr``, and all of
@@ -34,12 +34,11 @@ from llvmlite import ir
 from minirelax.schedule.machine import Machine
 
 DTYPES = ("f32", "f64")
-VERSION = 2  # part of the cache key: change it when the same names come to stand for other code
+VERSION = 3  # part of the cache key: change it when the same names come to stand for other code
 
 # Vectors per row of a tile, measured.  Two vectors and as many rows as the registers hold are as fast as wider and
 # flatter tiles on large products, and waste least on narrow ones.  NEON's short vectors want four.
 _VECTORS_PER_ROW = {"avx512": 2, "avx2": 2, "sse": 2, "neon": 4, "generic": 2}
-K_CHUNK = 384  # rows of a panel of b between two passes over the tiles: 48 KiB of f32 for 32 columns
 _UNROLL = 4  # steps over k in one iteration
 _PREFETCH_STEPS = 8  # how many rows of b the prefetch runs ahead; 8 is also a scale that x86 addresses have
 _ROWS_PER_POINTER = 3  # rows reached from one pointer: base, base + stride, base + 2 * stride
@@ -212,33 +211,23 @@ class _Tile:
 
 
 def _emit_sweep(module: ir.Module, shape: TileShape, tiles: list[ir.Function]) -> None:
-    """``for k_first in chunks of k: for each tile of rows: tile(...)``."""
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 7), f"sweep_{shape.dtype}")
+    """``for each tile of rows: tile(...)``, through a table of the tiles by height."""
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 8), f"sweep_{shape.dtype}")
     function.attributes.add("nounwind")
-    a, lda, b, ldb, c, rows, k = function.args
+    a, lda, b, ldb, c, rows, k, accumulate = function.args
     item = _SCALAR[shape.dtype][1]
     kind = ir.ArrayType(_I64, len(tiles))
     table = ir.GlobalVariable(module, kind, f"heights_{shape.dtype}")
     table.linkage, table.global_constant = "internal", True
     table.initializer = ir.Constant(kind, [t.ptrtoint(_I64) for t in tiles])
-    entry, chunk, down, tile, next_chunk, done = (function.append_basic_block(n) for n in ("entry", "chunk", "down", "tile", "next", "done"))
+    entry, down, tile, done = (function.append_basic_block(n) for n in ("entry", "down", "tile", "done"))
     builder = ir.IRBuilder(entry)
-    builder.branch(chunk)
-
-    builder.position_at_end(chunk)
-    first = builder.phi(_I64)
-    first.add_incoming(_I64(0), entry)
-    left = builder.sub(k, first)
-    steps = builder.select(builder.icmp_signed("<", left, _I64(K_CHUNK)), left, _I64(K_CHUNK))
-    a_chunk = builder.add(a, builder.mul(first, _I64(item)))
-    b_chunk = builder.add(b, builder.mul(builder.mul(first, ldb), _I64(item)))
-    accumulate = builder.zext(builder.icmp_signed(">", first, _I64(0)), _I64)
     builder.branch(down)
 
     builder.position_at_end(down)
     row = builder.phi(_I64)
-    row.add_incoming(_I64(0), chunk)
-    builder.cbranch(builder.icmp_signed("<", row, rows), tile, next_chunk)
+    row.add_incoming(_I64(0), entry)
+    builder.cbranch(builder.icmp_signed("<", row, rows), tile, done)
 
     builder.position_at_end(tile)
     rest = builder.sub(rows, row)
@@ -247,16 +236,11 @@ def _emit_sweep(module: ir.Module, shape: TileShape, tiles: list[ir.Function]) -
     place = builder.gep(table, [_I64(0), builder.sub(height, _I64(1))], source_etype=kind)
     signature = ir.FunctionType(ir.VoidType(), [_I64] * 8)
     target = builder.inttoptr(builder.load(place, typ=_I64), signature.as_pointer())
-    a_row = builder.add(a_chunk, builder.mul(builder.mul(row, lda), _I64(item)))
+    a_row = builder.add(a, builder.mul(builder.mul(row, lda), _I64(item)))
     c_row = builder.add(c, builder.mul(row, _I64(item * shape.width)))
-    builder.call(target, [a_row, lda, b_chunk, ldb, c_row, _I64(shape.width), steps, accumulate])
-    row.add_incoming(builder.add(row, height), builder.block)
+    builder.call(target, [a_row, lda, b, ldb, c_row, _I64(shape.width), k, accumulate])
+    row.add_incoming(builder.add(row, height), tile)
     builder.branch(down)
-
-    builder.position_at_end(next_chunk)
-    following = builder.add(first, _I64(K_CHUNK))
-    first.add_incoming(following, next_chunk)
-    builder.cbranch(builder.icmp_signed("<", following, k), chunk, done)
     builder.position_at_end(done)
     builder.ret_void()
 

@@ -33,7 +33,7 @@ from minirelax.explore.view import View
 if TYPE_CHECKING:
     from rich.console import Group
 
-SETTLE = 0.04           # seconds; OpenBLAS's threads spin for about 30 ms after a call, on a core that the other side then lacks
+SETTLE = 0.15           # seconds; after a call OpenBLAS's threads spin for about 0.1 s on a core that the other side then lacks
 OVERRIDES = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")          # would make NumPy slower than it is
 
 

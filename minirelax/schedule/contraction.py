@@ -2,8 +2,8 @@
 
 The anchor block is ``sum over k of A * B``.  With n the last spatial axis (on which only B depends) and m the last one on which
 only A depends, every other spatial axis is an outer loop.  A tile of the plan is a block of rows of m by some panels of n: for
-each panel the register tiles sweep the rows, k in chunks that keep the panel of B in the nearest cache, and then the *epilogue*,
-the blocks that follow the anchor, runs on the finished rows by panel while they are in L1 (Goto and van de Geijn 2008).
+each chunk of k and each panel, the register tiles sweep the rows while the panel of B is in the nearest cache; then the *epilogue*,
+the blocks that follow the anchor, runs on the finished panels (Goto and van de Geijn 2008).
 
 B is read in place when it is packed already (a weight) or when its rows are contiguous and few rows of A would reuse a
 copy; else a panel is packed into the thread's scratch memory.  A is read in place when k is contiguous, else packed.
@@ -20,6 +20,8 @@ from minirelax.ir.types import itemsize
 from minirelax.schedule.cost import block_cost
 from minirelax.schedule.flat import depends_on, flatten, merge_group, merge_spatial
 
+K_CHUNK = 384  # rows of B between two passes over the result: 48 KiB of f32 for a panel of 32 columns
+COPIED_PANELS = 4  # panels that are copied together, so that B is read in long rows
 ROWS, MAX_ROWS = 96, 256  # rows of A that share one pass over a panel
 TILE_FLOPS = 4_000_000  # work that makes a tile worth claiming
 PICOSECONDS_PER_FLOP = {"f32": 16, "f64": 32}
@@ -67,7 +69,7 @@ class ContractionPlan:
     cost: Dim  # nanoseconds on one core
     c_bytes: int
     a_bytes: Dim
-    b_bytes: Dim
+    b_bytes: int
     scratch_bytes: Dim
 
     @property
@@ -108,20 +110,20 @@ def _sized(kernel, block, epilogue, outer, m, n, over, a, b, tile) -> Contractio
     max_rows = min(MAX_ROWS, max(ROWS, 65536 // max(k, 1))) if isinstance(k, int) else 128
     max_rows = -(-max_rows // tile.rows) * tile.rows
     per_panel = 2 * max_rows * tile.width * (k if isinstance(k, int) else 128)
-    panels_per_tile = max(1, min(16, TILE_FLOPS // max(per_panel, 1)))
+    panels_per_tile = max(1 if b.how == "packed" else COPIED_PANELS, min(16, TILE_FLOPS // max(per_panel, 1)))
     batch = product([x.extent for x in outer])
     tiles = ceildiv(m.extent, max_rows) * ceildiv(ceildiv(n.extent, tile.width), panels_per_tile) * batch
     flops = 2 * batch * m.extent * n.extent * k
     cost = floordiv(flops * PICOSECONDS_PER_FLOP[dtype] + sum((block_cost(e) for e in epilogue), 0), 1000)
     temporaries = tuple(v.name for v in kernel.local if v.name != block.buffer)
-    c_bytes = max_rows * tile.width * size + sum(
+    c_bytes = panels_per_tile * max_rows * tile.width * size + sum(
         tile.width * itemsize(v.type.dtype) + 64 for v in kernel.local if v.name in temporaries
     )
     c_bytes = -(-c_bytes // 64) * 64
     a_bytes = ceildiv(minimum(m.extent, max_rows) * k * size, 64) * 64 if a.how == "copy" else 0
     local = {v.name for v in kernel.local}
     first = () if block.buffer in local else (_output_copy(block, n),)
-    b_bytes = ceildiv(k * tile.width * size, 64) * 64 if b.how != "packed" else 0
+    b_bytes = panels_per_tile * K_CHUNK * tile.width * size if b.how != "packed" else 0
     return ContractionPlan(
         kernel,
         dtype,

@@ -56,20 +56,18 @@ def test_every_tile(tiles, dtype, kc):
 
 
 @pytest.mark.parametrize("dtype", micro_kernels.DTYPES)
-def test_sweep_over_rows_and_chunks_of_k(tiles, dtype):
+def test_sweep_over_rows(tiles, dtype):
     shape = micro_kernels.tile_shape(detect(), dtype)
     rng = np.random.default_rng(3)
-    chunk = micro_kernels.K_CHUNK
-    for rows, k in [(0, 5), (1, 0), (1, 1), (shape.mr_max, chunk), (shape.mr_max + 1, chunk + 1), (3 * shape.mr_max - 1, 2 * chunk + 7)]:
+    for rows, k in [(0, 5), (1, 0), (1, 1), (shape.mr_max, 8), (shape.mr_max + 1, 9), (3 * shape.mr_max - 1, 33)]:
         a = rng.standard_normal((rows, k + 3)).astype(NUMPY[dtype])
         b = rng.standard_normal((k + 1, shape.width)).astype(NUMPY[dtype])
-        c = np.full((rows + 1, shape.width), 7, NUMPY[dtype])
-        word = ctypes.c_int64
-        sweep = ctypes.CFUNCTYPE(None, *[word] * 7)(ctypes.cast(tiles[f"sweep_{dtype}"], ctypes.c_void_p).value)
-        sweep(a.ctypes.data, k + 3, b.ctypes.data, shape.width, c.ctypes.data, rows, k)
         want = a[:, :k].astype(np.float64) @ b[:k].astype(np.float64)
-        np.testing.assert_allclose(c[:rows], want, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 100)
-        assert (c[rows:] == 7).all()
+        for accumulate in (0, 1):
+            c = np.full((rows + 1, shape.width), 7, NUMPY[dtype])
+            tiles[f"sweep_{dtype}"](a.ctypes.data, k + 3, b.ctypes.data, shape.width, c.ctypes.data, rows, k, accumulate)
+            np.testing.assert_allclose(c[:rows], want + 7 * accumulate, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 100)
+            assert (c[rows:] == 7).all()
 
 
 def test_overwriting_ignores_what_was_there(tiles):
