@@ -159,7 +159,7 @@ def check(p) -> int:
             print(f"batch {batch:3}  length {length:4}  largest difference {error:.1e}", flush=True)
     pairs, count = len(BATCHES) * len(LENGTHS), len(compiled.compilations)
     print(f"{pairs} sizes, {count} compilation(s), largest difference from NumPy in float64: {largest:.1e}")
-    return 0 if largest < 1e-5 and count == 1 else 1
+    return 0 if largest <= 2e-6 and count == 1 else 1
 
 
 def measure(p, rounds: int) -> None:
@@ -168,10 +168,11 @@ def measure(p, rounds: int) -> None:
     for count in (1, 2):
         table = Comparison("batch", "length", reference="NumPy")
         with threads(count):
-            for batch, length in ((1, 1), (1, 8), (1, 32), (1, 128), (1, 256), (8, 8), (8, 32), (8, 128), (32, 16), (32, 64)):
-                ids, mask = random_tokens(batch, length)
-                table.add(batch, length, pair=paired(
-                    lambda: compiled(p, ids, mask), lambda: encode(p, ids, mask), rounds))       # noqa: B023 (called at once)
+            for batch in BATCHES:
+                for length in LENGTHS:
+                    ids, mask = random_tokens(batch, length)
+                    table.add(batch, length, pair=paired(
+                        lambda: compiled(p, ids, mask), lambda: encode(p, ids, mask), rounds))   # noqa: B023 (called at once)
         print(f"{count} thread{'s' * (count > 1)} each\n{table}\n", flush=True)
 
 
@@ -179,7 +180,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--check", action="store_true", help="compare with NumPy in float64 at 25 sizes")
     options.add_argument("--time", action="store_true", help="paired times against NumPy")
-    options.add_argument("--rounds", type=int, default=7, help="rounds of each measurement (default: 7)")
+    options.add_argument("--rounds", type=int, default=3, help="rounds of each measurement (default: 3)")
     args = options.parse_args()
     if args.time:
         from minirelax.explore.timing import without_overrides

@@ -4,8 +4,13 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from types import TracebackType
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+ELSEWHERE = "minirelax.numpy has what is supported; do the rest outside the compiled function"
+RAGGED = "give all parts one length: pad the shorter ones"
+OUT_OF_RANGE = "clip or wrap the indices, or use np.take(..., mode='clip')"  # said by every target
+COMPILER = tuple(PACKAGE + part for part in ("passes", "schedule", "codegen", "pipeline.py"))  # where no mistake is the user's
 
 
 class CompileError(Exception):
@@ -40,6 +45,9 @@ class BranchError(CompileError, TypeError):
 class UnsupportedError(CompileError, TypeError):
     """A NumPy function, or an option of one, that the compiler does not have."""
 
+    def __init__(self, what: str, hint: str = ELSEWHERE, where: str | None = None):
+        super().__init__(what, hint, where)
+
 
 class IndexingError(CompileError, IndexError):
     """An index outside its axis, or of a kind that cannot be traced."""
@@ -68,9 +76,11 @@ class CacheWarning(UserWarning):
 def user_line() -> str:
     """``file:line   text`` of the innermost stack frame outside this package, or an empty string."""
     found = user_frame()
-    if found is None:
-        return ""
-    name, line = found
+    return line_text(*found) if found else ""
+
+
+def line_text(name: str, line: int) -> str:
+    """A place in a file as errors show it: ``file:line   text``."""
     return f"{os.path.basename(name)}:{line}   {linecache.getline(name, line).strip()}".rstrip()
 
 
@@ -80,6 +90,22 @@ def user_frame() -> tuple[str, int] | None:
     while frame and (frame.f_code.co_filename.startswith(PACKAGE) or _is_numpy(frame.f_code.co_filename)):
         frame = frame.f_back
     return (frame.f_code.co_filename, frame.f_lineno) if frame else None
+
+
+def without_internals(error: CompileError) -> CompileError:
+    """`error` with the user's frames as its traceback; one that comes out of the compiler proper keeps all of them."""
+    kept, traceback = [], error.__traceback__
+    while traceback:
+        name = traceback.tb_frame.f_code.co_filename
+        if name.startswith(COMPILER):
+            return error
+        if not (name.startswith(PACKAGE) or _is_numpy(name)):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    users = None
+    for t in reversed(kept):
+        users = TracebackType(users, t.tb_frame, t.tb_lasti, t.tb_lineno)
+    return error.with_traceback(users)
 
 
 def _is_numpy(filename: str) -> bool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minirelax.errors import ArgumentError, RunError
+from minirelax.errors import ArgumentError, CompileError, IndexingError, RunError, without_internals
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.mismatch import explain_mismatch
 from minirelax.frontend.reference import ReferenceExecutable
@@ -65,6 +65,17 @@ class Entry:
             self.weights, self.program = weights, program
         return program
 
+    def located(self, error: IndexingError, arrays: tuple[np.ndarray, ...]) -> IndexingError:
+        """An index error of the program as the user's line that it comes from raises it: the trace, run with NumPy."""
+        from minirelax.ir.interpret import interpret
+
+        try:
+            with np.errstate(all="ignore"):
+                interpret(self.traced.module, *arrays, bound=self.weights)
+        except IndexingError as found:
+            return found
+        return error
+
     def result(self, outputs: tuple[np.ndarray, ...], arguments: tuple) -> object:
         """What the user's function returns, and its writes to arguments carried out."""
         traced = self.traced
@@ -107,13 +118,19 @@ class JitFunction:
         self._lock = threading.RLock()
 
     def __call__(self, *args, **kwargs):
-        if not kwargs:  # the programs themselves find out whether the arguments are arrays, and fit
-            for program, count, finish in self._plain:
-                if count == len(args):
-                    found = program(args)
-                    if found is not None:
-                        return found[0] if finish is None else finish(found, args)
-        return self._call(args, kwargs)
+        try:
+            if not kwargs:  # the programs themselves find out whether the arguments are arrays, and fit
+                for program, count, finish in self._plain:
+                    if count == len(args):
+                        try:
+                            found = program(args)
+                        except IndexingError:
+                            break  # once more, to find out where
+                        if found is not None:
+                            return found[0] if finish is None else finish(found, args)
+            return self._call(args, kwargs)
+        except CompileError as e:
+            raise without_internals(e)  # noqa: B904   it is the same error
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)
@@ -223,7 +240,10 @@ class JitFunction:
     def _run(self, entry: Entry, call: Call) -> tuple[np.ndarray, ...] | None:
         """The outputs of a program, or None if the arguments do not fit it."""
         _check_writable(entry, call)
-        outputs = entry.bind(call.weights)(call.arrays)
+        try:
+            outputs = entry.bind(call.weights)(call.arrays)
+        except IndexingError as e:
+            raise entry.located(e, call.arrays) from None
         if outputs is not None and self.validate:
             from minirelax.passes.base import Stage
             from minirelax.runtime.validate import validate
@@ -256,11 +276,18 @@ class JitFunction:
     def _executable(self, module: Module):
         if self.target == "interpret":
             return ReferenceExecutable(module)
-        from minirelax.explore import Progress
-        from minirelax.pipeline import compile_module
+        from minirelax.runtime import program_cache
 
-        with Progress() as report:
-            return compile_module(module, bounds=self.bounds or None, progress=report)
+        key = program_cache.key_text(module, self.bounds)
+        found = program_cache.load(key, lambda: _all_stages(module, self.bounds))
+        if found is None:
+            from minirelax.explore import Progress
+            from minirelax.pipeline import compile_module
+
+            with Progress() as report:
+                found = compile_module(module, bounds=self.bounds or None, progress=report)
+            program_cache.store(key, found)
+        return found
 
     def _traced(self, args: tuple, kwargs: dict) -> TraceResult:
         return trace_function(
@@ -308,6 +335,12 @@ def trace(fn: Callable, *args: object, **options: object) -> Module:
     """The graph module of `fn` for these types (``f32["n", 4]``) or values; see `minirelax.frontend.trace.trace`."""
     fn = fn.fn if isinstance(fn, JitFunction) else fn
     return trace_function(fn, *args, **options).module
+
+
+def _all_stages(module: Module, bounds: Mapping[str, tuple[int, int]]) -> tuple:
+    from minirelax.pipeline import all_stages
+
+    return all_stages(module, bounds or None)
 
 
 def _again(fn: Callable, options: dict) -> JitFunction:

@@ -30,7 +30,7 @@ from minirelax.passes.pack_weights import WIDTHS, pack_weights
 from minirelax.passes.plan_memory import Bounds, plan_memory
 from minirelax.passes.simplify import simplify
 from minirelax.runtime.build import build
-from minirelax.runtime.executable import Executable
+from minirelax.runtime.executable import Executable, preparation
 
 GRAPH_PASSES: tuple[Pass, ...] = (simplify, fold_constants, merge_common, eliminate_dead_code, bind_parameters)  # on ops
 KERNEL_PASSES: tuple[Pass, ...] = (legalize, annotate_patterns, fuse_ops, fuse_kernels)  # ops become kernels
@@ -52,13 +52,29 @@ def compile_module(module: Module, bounds: Bounds | None = None, progress: Calla
     `progress` is told ``(stage, done, total)`` as the work goes on.  Raises CodegenError for a kernel that cannot be compiled.
     """
     tell = progress or (lambda stage, done=0, total=0: None)
-    todo = passes(bounds, panel_width)
-    stages = run(module, todo, lambda stage: tell(stage.name))
+    stages = module_stages(module, bounds, lambda stage: tell(stage.name))
     start = time.perf_counter()
     built = build(stages[-1].module, lambda i, k, name: tell(f"planning {name}", i + 1, k))
-    executable = Executable(built, stages[-1].module, on_kernel=lambda i, k, name: tell(f"compiling {name}", i + 1, k))
-    executable.stages = (*stages, Stage("build", built, 1e3 * (time.perf_counter() - start)))
-    return executable
+    build_stage = Stage("build", built, 1e3 * (time.perf_counter() - start))
+    return Executable(
+        built,
+        preparation(stages[-1].module),
+        (*stages, build_stage),
+        on_kernel=lambda i, k, name: tell(f"compiling {name}", i + 1, k),
+    )
+
+
+def module_stages(
+    module: Module, bounds: Bounds | None = None, on_stage: Callable[[Stage], None] | None = None
+) -> tuple[Stage, ...]:
+    """A traced module after each pass, for this machine."""
+    return run(module, passes(bounds, panel_width), on_stage)
+
+
+def all_stages(module: Module, bounds: Bounds | None = None) -> tuple[Stage, ...]:
+    """The same, and the built program: what `compile_module` keeps."""
+    stages = module_stages(module, bounds)
+    return *stages, Stage("build", build(stages[-1].module), 0.0)
 
 
 def panel_width(dtype: str) -> int:

@@ -18,7 +18,8 @@ from minirelax.ir.dim import Dim, product
 from minirelax.ir.graph import Atom
 from minirelax.ir.types import NUMPY_DTYPES, Tensor
 
-CHOOSE = "choose with np.where, or use minirelax.cond or minirelax.while_loop"
+CHOOSE = "compute both, and choose with np.where or a mask: np.where(x > 0, x, -x), x * (x > 0)"
+KEEP = "keep it an array: NumPy's functions take it where float(), int() and the module math do not"
 COPY = "call .copy() on one of them first"
 
 
@@ -173,23 +174,22 @@ class TracedArray:
 
     # ---- questions that have no answer yet
 
-    def _branch(self, question: str) -> BranchError:
-        static = ", or name the argument in jit(static=...)" if self.weak else ""
-        return BranchError(
-            f"{question} of a traced array ({self.type}) is not known while the function is traced", CHOOSE + static
-        )
+    def _branch(self, question: str, hint: str) -> BranchError:
+        if self.weak:
+            hint += "; or name the argument in jit(static=...), to compile for each of its values"
+        return BranchError(f"{question} of a traced array ({self.type}) is not known while the function is traced", hint)
 
     def __bool__(self) -> bool:
-        raise self._branch("the truth value")
+        raise self._branch("the truth value", CHOOSE)
 
     def __float__(self) -> float:
-        raise self._branch("the value")
+        raise self._branch("the value", KEEP)
 
     __int__ = __index__ = __complex__ = __float__
 
     def item(self, *index) -> float:
         """Raises BranchError: values are not known."""
-        raise self._branch("the value")
+        raise self._branch("the value", KEEP)
 
     tolist = tobytes = item
 
@@ -213,7 +213,12 @@ class TracedArray:
         return (self[i] for i in range(len(self)))
 
     def __contains__(self, value) -> bool:
-        raise self._branch("whether a value is an element")
+        raise self._branch("whether something is an element", "ask for an array: np.any(x == value)")
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise self._branch("the value", "print what the compiled function returns")
+        return repr(self)
 
     def __getattr__(self, name: str):
         if not name.startswith("_") and hasattr(np.ndarray, name):

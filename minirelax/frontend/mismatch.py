@@ -21,6 +21,8 @@ from minirelax.frontend.facts import HOLDS
 from minirelax.ir.dim import Dim, DimExpr, names, symbol, value
 from minirelax.ir.graph import Function, Var
 
+DECLARED = "pass an array of the declared shape, or declare another"
+
 
 def sizes_of(function: Function, arrays: Sequence[np.ndarray]) -> dict[str, int] | None:
     """The named sizes of a call; None if the arrays do not fit the parameters, or a guard does not hold."""
@@ -40,10 +42,10 @@ def explain_mismatch(function: Function, arrays: Sequence[np.ndarray], paths: Se
     for p, a, path in zip(function.params, arrays, paths, strict=True):
         got = f"argument {path}: expected {p.type}, got an array of shape {a.shape}"
         if len(p.type.shape) != a.ndim:
-            return ShapeError(f"{got}: {a.ndim} axes, not {len(p.type.shape)}")
+            return ShapeError(f"{got}: {a.ndim} {'axis' if a.ndim == 1 else 'axes'}, not {len(p.type.shape)}", DECLARED)
         for axis, (d, n) in enumerate(zip(p.type.shape, a.shape, strict=True)):
             if _number(d, sizes) != n:
-                return ShapeError(f"{got}: axis {axis} is {n}, not {_in_words(d, sizes, homes)}")
+                return ShapeError(f"{got}: axis {axis} is {n}, not {_in_words(d, sizes, homes)}", DECLARED)
     for g in function.guards:
         if not holds(g.relation, g.left, g.right, sizes):
             both = f"{_in_words(g.left, sizes, homes)}, {_in_words(g.right, sizes, homes)}"

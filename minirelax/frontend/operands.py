@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from minirelax.errors import ArgumentError, DTypeError, ShapeError
+from minirelax.errors import RAGGED, ArgumentError, DTypeError, ShapeError
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.builder import Builder, active
 from minirelax.frontend.promotion import Kind, promote
@@ -21,6 +21,7 @@ from minirelax.ir.types import NUMPY_DTYPES, Tensor
 
 RANGE_HINT = "give the number the array's dtype, or cast the array: x.astype(...)"
 MATCH_CAST = "if they are equal at run time, say so with minirelax.match_cast"
+BROADCAST = "sizes broadcast if they are equal, or one of them is 1"
 
 
 def builder() -> Builder:
@@ -130,7 +131,7 @@ def broadcast_shape(*shapes: tuple[Dim, ...], say: Callable[[str], str] | None =
                 fact = f"axis {-back} has sizes {sizes_text(out[-back], shape[-back])}"
                 raise ShapeError(
                     say(fact) if say else f"shapes {' and '.join(map(shape_text, shapes))} do not broadcast: {fact}",
-                    differ_hint(out[-back], shape[-back]),
+                    differ_hint(out[-back], shape[-back], BROADCAST),
                 )
             out[-back] = common
     return tuple(map(builder().facts.resolve, out))
@@ -177,14 +178,14 @@ def conform(x: TracedArray, shape: tuple[Dim, ...]) -> TracedArray:
     return x if new == own else x.derived(x.builder.emit(MatchCast(x.atom, Tensor(x.type.dtype, new))), x.weak)
 
 
-def require_equal(a: Dim, b: Dim, what: str) -> None:
+def require_equal(a: Dim, b: Dim, what: str, hint: str = "") -> None:
     """Make sure of ``a == b``, by a guard if need be.  Raises ShapeError, saying `what` they are."""
     facts = builder().facts
     if facts.is_equal(a, b):
         return
     if facts.truth("==", a, b) and facts.may_assume(a - b):
         return facts.assume_equal(a, b)
-    raise ShapeError(f"{what} {sizes_text(a, b)}", differ_hint(a, b))
+    raise ShapeError(f"{what} {sizes_text(a, b)}", differ_hint(a, b, hint))
 
 
 def require_nonempty(d: Dim, what: str) -> None:
@@ -196,10 +197,10 @@ def require_nonempty(d: Dim, what: str) -> None:
         raise ShapeError(what)
 
 
-def differ_hint(a: Dim, b: Dim) -> str:
-    """What to do about two sizes that should be equal; nothing if they certainly are not."""
+def differ_hint(a: Dim, b: Dim, certain: str = "") -> str:
+    """What to do about two sizes that should be equal; `certain` if they are known not to be."""
     facts = builder().facts
-    return "" if facts.known("==", a, b) is False or facts.truth("==", a, b) is False else MATCH_CAST
+    return certain if facts.known("==", a, b) is False or facts.truth("==", a, b) is False else MATCH_CAST
 
 
 def shape_text(shape: tuple[Dim, ...]) -> str:
@@ -280,9 +281,14 @@ def _from_list(x: list | tuple) -> TracedArray:
     if is_traced(x):
         from minirelax.frontend.functions import FUNCTIONS
 
-        return FUNCTIONS["stack"]([asarray(e) for e in x])
+        parts = [asarray(e) for e in x]
+        try:
+            return FUNCTIONS["stack"](parts)
+        except ShapeError as e:
+            shapes = " and ".join(dict.fromkeys(shape_text(p.dims) for p in parts))
+            raise ShapeError(f"a list whose parts have shapes {shapes} cannot become an array", RAGGED, e.where) from None
     try:
         value = np.asarray(x)
-    except ValueError as e:
-        raise ArgumentError(f"a list cannot become an array: {e}") from None
+    except ValueError:
+        raise ShapeError("a list whose parts have different lengths cannot become an array", RAGGED) from None
     return TracedArray(builder(), builder().constant(value))

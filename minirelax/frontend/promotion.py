@@ -33,9 +33,9 @@ def loop(ufunc: np.ufunc, kinds: tuple[Kind, ...]) -> tuple[tuple[str, ...], str
     wanted = tuple(np.dtype(bool) if k is bool else k for k in kinds)
     try:
         found = ufunc.resolve_dtypes((*wanted, *(None,) * ufunc.nout))
-    except TypeError as e:
+    except TypeError:
         raise DTypeError(
-            f"np.{ufunc.__name__} is not defined for {', '.join(map(kind_name, kinds))}", str(e).split("\n")[0]
+            f"np.{ufunc.__name__} is not defined for {', '.join(map(kind_name, kinds))}", "convert first: x.astype(...)"
         ) from None
     return tuple(name_of(d, ufunc.__name__) for d in found[: ufunc.nin]), name_of(found[ufunc.nin], ufunc.__name__)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minirelax.errors import PACKAGE, ArgumentError, DTypeError
+from minirelax.errors import PACKAGE, RAGGED, ArgumentError, DTypeError
 from minirelax.frontend.tree import Tree, flatten
 from minirelax.ir.types import NUMPY_DTYPES, DType, Tensor, dtype_name
 
@@ -222,7 +222,7 @@ def _evaluated(text: str, scope: dict, name: str) -> object:
 
 def as_argument(value: object, path: str, declared: Tensor | None) -> tuple[np.ndarray, Leaf]:
     """An argument as an array, and what its type says.  Raises ArgumentError or DTypeError, naming the argument."""
-    if isinstance(value, np.ma.MaskedArray | np.matrix):
+    if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray | np.matrix):
         raise ArgumentError(f"argument {path}: {type(value).__name__} is not supported", "pass np.asarray(...) of it")
     python = None
     if not isinstance(value, np.ndarray):
@@ -269,7 +269,11 @@ def _converted(value: object, path: str, declared: Tensor | None, python: type |
         )
     try:
         return np.asarray(value, NUMPY_DTYPES[declared.dtype] if listed and declared is not None else None)
-    except (ValueError, TypeError) as e:
+    except ValueError as e:
+        if "inhomogeneous" in str(e):
+            raise ArgumentError(f"argument {path}: parts of different lengths cannot become an array", RAGGED) from None
+        raise ArgumentError(f"argument {path}: cannot become an array: {e}") from None
+    except TypeError as e:
         raise ArgumentError(f"argument {path}: cannot become an array: {e}") from None
 
 

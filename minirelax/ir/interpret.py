@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from minirelax.errors import ArgumentError, DTypeError, RunError, ShapeError
+from minirelax.errors import OUT_OF_RANGE, ArgumentError, DTypeError, IndexingError, RunError, ShapeError, line_text
 from minirelax.ir.dim import Dim, DimExpr, names, value
 from minirelax.ir.execute import allocate, execute_into
 from minirelax.ir.graph import (
@@ -42,6 +42,7 @@ from minirelax.ir.graph import (
     Module,
     RunKernel,
     RunLibrary,
+    Source,
     TupleItem,
     View,
 )
@@ -120,7 +121,10 @@ class _Frame:
             if binding.var is None:
                 self._effect(binding.value)
             else:
-                found = self._value(binding.value, binding.var.type)
+                try:
+                    found = self._value(binding.value, binding.var.type)
+                except IndexError as e:
+                    raise _located(e, binding.source) from None
                 match(binding.var.type, found, self.sizes, f"{self.function.name}: {binding.var.name}")
                 self.values[binding.var.name] = found
         return self._read(self.function.result)
@@ -204,6 +208,13 @@ class _Frame:
         if op := library_op(expr):
             return _result(op.with_sizes(self.sizes).numpy(*arrays))
         return _result(routine(expr.routine)(*arrays, **{name: self._number(v) for name, v in expr.options}))
+
+
+def _located(error: IndexError, source: Source | None) -> IndexingError:
+    """An index out of range, with the user's line that asked for it."""
+    if isinstance(error, IndexingError):
+        return error
+    return IndexingError(str(error), OUT_OF_RANGE, line_text(source.file, source.line) if source else "")
 
 
 def _result(found: object) -> Value:

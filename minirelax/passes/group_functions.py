@@ -1,13 +1,15 @@
 """Turn groups of bindings into private functions and calls; groups that do the same share one function.
 
-A group's function takes the values that the group reads.  Sizes that it mentions and that no parameter's shape shows
-by themselves are passed as extra sizes, in the order of `infer.extra_sizes` (Relax, figure 8).
+A group's function takes the values that the group reads, constants of the module too, under names that no constant has.
+Sizes that it mentions and that no parameter's shape shows by themselves are passed as extra sizes, in the order of
+`infer.extra_sizes` (Relax, figure 8).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from minirelax.ir.dim import symbol
 from minirelax.ir.graph import Atom, Binding, CallFunction, Dataflow, Function, MakeTuple, Module, TupleItem, Var, fresh_names
@@ -23,6 +25,7 @@ class GroupFunctions:
 
     def __init__(self, module: Module):
         self.taken = {f.name for f in module.functions} | {k.name for k in module.kernels}
+        self.constants = {c.var for c in module.constants}
         self.by_content: dict[tuple, Function] = {}
 
     @property
@@ -71,8 +74,20 @@ class GroupFunctions:
         if key not in self.by_content:
             name = unique("fused_" + "_".join(_mentioned([b.value.kernel for b in bindings])), self.taken)
             self.taken.add(name)
-            self.by_content[key] = _function_of(name, params, bindings, results)
+            names = self._parameter_names(params, bindings)
+            inside = [replace(b, value=b.value.map_operands(lambda a: names.get(a, a))) for b in bindings] if names else bindings
+            self.by_content[key] = _function_of(name, tuple(names.get(p, p) for p in params), inside, results)
         return self.by_content[key]
+
+    def _parameter_names(self, params: tuple[Var, ...], bindings: list[Binding]) -> dict[Atom, Var]:
+        """Parameters to take the places of constants, whose names are visible in every function."""
+        taken = {v.name for v in (*self.constants, *params, *(b.var for b in bindings))}
+        names: dict[Atom, Var] = {}
+        for p in params:
+            if p in self.constants:
+                names[p] = Var(unique(p.name, taken), p.type)
+                taken.add(names[p].name)
+        return names
 
 
 def _function_of(name: str, params: tuple[Var, ...], bindings: list[Binding], results: list[Var]) -> Function:

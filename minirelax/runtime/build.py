@@ -1,9 +1,42 @@
 """Turn a planned module into a program: the instruction table, the kernels' code, and what Python has to do around them.
 
+Why it is right: sizes are evaluated before anything that needs them, each expression once (digest 1.12); kernels run in the
+module's order, and a parallel region ends before Python, or a later region, looks at what it wrote.
+
 The table has two parts.  The first, cheap one runs with the interpreter's lock: it checks the arguments (rank, dtype, sizes,
-contiguity, guards), fills the shape heap and evaluates every size expression that anything later needs, each once
-(digest 1.12).  Then Python allocates the results, and the second part runs the kernels, between library calls in parallel
-regions that several threads execute in lockstep.
+contiguity, guards), fills the shape heap and evaluates every size expression.  Then Python allocates the results, and the
+second part runs the kernels, between library calls in regions that several threads execute in lockstep.
+
+>>> from minirelax.ir.parser import parse
+>>> before = parse('''
+... @kernel(pattern="elementwise")
+... def double(x: f32[n], out: f32[n], *, n):
+...     for i in range(n):
+...         out[i] = x[i] + x[i]
+...
+... def main(x: f32[2*n, 4], y: f32[n]) -> f32[n]:
+...     v0: f32[n] = alloc_tensor()
+...     run_kernel(double, y, out=(v0,), sizes=(n,))
+...     return v0''')
+>>> print(build(before))
+  0  ARRAY x 2d <f4 message 0
+  7  MATCH x axis 1 immediate 4 message 1
+ 14  ARRAY y 1d <f4 message 2
+ 21  MATCH y axis 0 store n message 3
+ 28  MUL 2*n n 2
+ 33  MATCH x axis 0 slot 2*n message 4
+ 40  DATA x.data x
+ 44  DATA y.data y
+ 48  ADD n + 16383 16383 n
+ 53  FLOORDIV (n + 16383)//16384 n + 16383 16384
+ 58  MUL 31*n n 31
+ 63  FLOORDIV (31*n)//100 31*n 100
+ 68  PAUSE
+ 70  DATA v0.data v0.object
+ 74  PARALLEL cost=(31*n)//100 to 91 (1 calls)
+ 79  CALL double_kernel tiles=(n + 16383)//16384 cost=(31*n)//100 scratch=0 (y.data, v0.data, error, error, n)
+ 91  END
+ 93  RETURN
 """
 
 from __future__ import annotations
@@ -66,6 +99,7 @@ class _Builder:
         self.addresses: dict[str, int] = {}  # variable -> slot of its address
         self.objects: dict[str, tuple[str, int]] = {}  # variable -> where Python has it: argument, bound, value
         self.alias: dict[str, str] = {}  # variable -> the one whose memory it is
+        self.reshaped: set[str] = set()  # variables that see that memory under another shape
         self.checks: list[Check] = []
         self.actions: list[Action] = []
         self.storages: dict[str, Dim] = {}  # storage (or unplanned tensor) -> offset in the arena
@@ -131,6 +165,8 @@ class _Builder:
             match b.value:
                 case View(value=Var(name=name)) | MatchCast(value=Var(name=name)):
                     self.alias[b.var.name] = self.root(name)
+                    if isinstance(b.value, View) or name in self.reshaped:
+                        self.reshaped.add(b.var.name)
                 case MakeTuple(items=items):
                     tuples[b.var.name] = items
                 case TupleItem(value=Var(name=name), index=i) if name in tuples and isinstance(tuples[name][i], Var):
@@ -369,26 +405,34 @@ class _Builder:
         self.asm.data(self.addresses[var.name], slot)
 
     def _match_cast(self, source: Var, type_: Tensor) -> None:
-        """Compare or bind the sizes of a value that Python holds; other sizes were proven equal or are compared here."""
-        root = self.root(source.name)
-        slot = self.value_slots.get(root)
-        if slot is None and self.objects.get(root, ("", 0))[0] == "argument":
-            slot = self.param_slots[self.objects[root][1]]
+        """Compare or bind the sizes of a value: those of the array that Python holds, or those that are known without it."""
+        slot = self._object_slot(source)
         for axis, d in enumerate(type_.shape or ()):
             if d is None:
                 continue
             message = self._check("size", source.name, axis, str(d))
-            name = bare_name(d)
+            is_new = bare_name(d) is not None and d not in self.sizes
             if slot is None:
-                if source.type.shape[axis] != d:
-                    self.asm.guard(Comparison.EQ, self.size(source.type.shape[axis]), self.size(d), message)
+                known = source.type.shape[axis]
+                if is_new:
+                    self.sizes.bind(d, self.size(known))
+                elif known != d:
+                    self.asm.guard(Comparison.EQ, self.size(known), self.size(d), message)
             elif isinstance(d, int):
                 self.asm.match(slot, axis, Match.IMMEDIATE, d, message)
-            elif name and d not in self.sizes:
-                self.sizes.bind(d, self.asm.slot(name))
+            elif is_new:
+                self.sizes.bind(d, self.asm.slot(str(d)))
                 self.asm.match(slot, axis, Match.STORE, self.size(d), message)
             else:
                 self.asm.match(slot, axis, Match.SLOT, self.size(d), message)
+
+    def _object_slot(self, var: Var) -> int | None:
+        """The slot of the array object that has the sizes of `var`; None for what the program made itself, and for views."""
+        root = self.root(var.name)
+        kind, index = self.objects.get(root, ("", 0))
+        if var.name in self.reshaped:
+            return None
+        return self.param_slots[index] if kind == "argument" else self.value_slots.get(root)
 
     def _late_memory(self, binding: Binding) -> None:
         """A tensor or storage whose size only became known after a library call: Python allocates it."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from minirelax.codegen.numba_cpu import KernelCode
 from minirelax.ir.graph import Var
 from minirelax.runtime.instructions import Program
+
+if TYPE_CHECKING:  # a warm process writes no source
+    from minirelax.codegen.numba_cpu import KernelCode
 
 
 @dataclass(frozen=True)

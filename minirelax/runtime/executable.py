@@ -12,7 +12,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from minirelax.errors import CodegenError, IndexingError, RunError
+from minirelax.errors import OUT_OF_RANGE, CodegenError, IndexingError, RunError
 from minirelax.ir.graph import Module
 from minirelax.ir.types import NUMPY_DTYPES
 from minirelax.runtime import object_cache, pool
@@ -23,29 +23,47 @@ from minirelax.runtime.vm import machine
 
 
 class Executable:
-    """A built program with its module; `bind` gives something callable.
+    """A built program; `bind` gives something callable.
 
-    Pickles as the built program and the module's text; object code is found in the cache, or compiled again, on loading.
+    `prepare` is a module with the function ``bind`` (if weights have to be prepared) and the constants.  `stages` are all
+    intermediate modules, or a function that makes them when somebody looks.  Pickles as the built program and the last
+    module's text; object code is found in the cache, or compiled again, on loading.
     """
 
-    def __init__(self, built: Built, module: Module, stages: tuple = (), on_kernel=None):
-        self.built, self.module, self.stages = built, module, stages
+    def __init__(self, built: Built, prepare: Module, stages: tuple | Callable[[], tuple], on_kernel=None):
+        self.built, self.prepare = built, prepare
+        self._stages = stages
         self._addresses = kernel_addresses(built.sources, on_kernel)
 
     def __getstate__(self):
         from dataclasses import replace
 
-        return replace(self.built, codes=()), str(self.module), {c.name: c.array.value for c in self.module.constants}
+        module = self.module
+        return replace(self.built, codes=()), str(module), {c.name: c.array.value for c in module.constants}
 
     def __setstate__(self, state):
         from minirelax.ir.graph import Array
         from minirelax.ir.parser import parse
+        from minirelax.passes.base import Stage
 
         built, text, constants = state
         arrays = {name: Array(value) for name, value in constants.items()}
         for array in arrays.values():
             array.remember()
-        self.__init__(built, parse(text, arrays))
+        module = parse(text, arrays)
+        self.__init__(built, preparation(module), (Stage("bind_shapes", module, 0.0), Stage("build", built, 0.0)))
+
+    @property
+    def stages(self) -> tuple:
+        """Every stage, from the trace to the build."""
+        if callable(self._stages):
+            self._stages = self._stages()
+        return self._stages
+
+    @property
+    def module(self) -> Module:
+        """The module that was built."""
+        return self.stages[-2].module
 
     @property
     def source(self) -> str:
@@ -73,19 +91,24 @@ class Executable:
 
     def _prepare(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run ``bind`` (transposes, packing) on the user's weights; constants of the module follow."""
-        if any(f.name == "bind" for f in self.module.functions):
+        if self.prepare.functions:
             from minirelax.ir.interpret import interpret
 
-            prepared = interpret(self.module, *arrays, function="bind")
+            prepared = interpret(self.prepare, *arrays, function="bind")
             arrays = prepared if isinstance(prepared, tuple) else (prepared,)
-        expected = len(self.built.bound) - len(self.module.constants)
+        expected = len(self.built.bound) - len(self.prepare.constants)
         if len(arrays) != expected:
             raise RunError(f"{expected} bound arrays expected, {len(arrays)} given")
-        found = [*arrays, *(c.array.value for c in self.module.constants)]
+        found = [*arrays, *(c.array.value for c in self.prepare.constants)]
         return [
             np.ascontiguousarray(a, NUMPY_DTYPES[v.type.dtype]).reshape(v.type.shape)
             for a, v in zip(found, self.built.bound, strict=True)
         ]
+
+
+def preparation(module: Module) -> Module:
+    """The part of a module that binding weights needs: the function ``bind`` and the constants."""
+    return Module(tuple(f for f in module.functions if f.name == "bind"), (), module.constants)
 
 
 def kernel_addresses(sources: dict[str, str], on_kernel=None) -> dict[str, int]:
@@ -157,7 +180,7 @@ class Bound:
             if call.error[0]:
                 call.error[0] = 0
                 free.append(call)
-                raise IndexingError("an index is out of range of its axis", "clip or wrap the indices, or use take(..., mode='clip')")
+                raise IndexingError("an index is out of range of its axis", OUT_OF_RANGE)
             if not plain:
                 made = call.results(arrays, made)
             free.append(call)
@@ -214,10 +237,10 @@ class _Call:
 
     def grow(self, size: int) -> None:
         """A larger arena, aligned to a cache line."""
-        self._memory = np.empty(int(size * 1.25) + 64, np.uint8)
-        address = self._memory.ctypes.data
+        self.arena = np.empty(int(size * 1.25) + 64, np.uint8)
+        address = self.arena.ctypes.data
         self.slots[self.built.arena_slot] = address + -address % 64
-        self.capacity = self._memory.nbytes - 64
+        self.capacity = self.arena.nbytes - 64
 
     def proceed(self, status: int, arrays, outputs) -> None:
         """Serve the table: scratch memory that is too small, library calls; until it returns."""

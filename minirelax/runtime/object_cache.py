@@ -89,6 +89,17 @@ def load_or_compile_each(key_texts: Mapping[str, str],
         return {symbol: _loaded[key][symbol] for symbol, key in keys.items()}
 
 
+def read(key_text: str) -> bytes | None:
+    """The bytes stored under a key text, verified; None if there are none."""
+    found = _read(entry_key(key_text))
+    return found.data if found else None
+
+
+def write(key_text: str, data: bytes) -> None:
+    """Store bytes under a key text."""
+    _write(entry_key(key_text), ObjectCode(data, ()))
+
+
 def entry_key(key_text: str) -> bytes:
     """The 32-byte key of a text on this processor with these versions."""
     return sha256(f"{_environment()}\n{key_text}".encode()).digest()

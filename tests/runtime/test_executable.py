@@ -165,3 +165,10 @@ def test_threads_do_not_change_results():
     finally:
         mr.set_num_threads(before)
     assert all(np.array_equal(results[0], r) for r in results)
+
+
+def test_a_library_call_between_kernels_reads_and_writes_planned_memory():
+    f = mr.jit(lambda x: np.cumsum(x * 2)[::-1] + 1)
+    for n in (4, 0, 1000):
+        np.testing.assert_array_equal(f(np.arange(n)), np.cumsum(np.arange(n) * 2)[::-1] + 1)
+    assert len(f.compilations) == 1

@@ -14,6 +14,8 @@ from minirelax.frontend.operands import as_dtype, asarray, axis_number, broadcas
 from minirelax.frontend.views import reshape
 from minirelax.ir.dim import product
 
+INNER = "the last axis of one and the last but one of the other (of a vector: its only one) have one size"
+
 
 @function("matmul", "linalg.matmul")
 def matmul(x1, x2, /):
@@ -21,7 +23,7 @@ def matmul(x1, x2, /):
     a, b = promoted_arrays(x1, x2)
     if not a.ndim or not b.ndim:
         raise ShapeError("matmul: a scalar has no axis to sum over", "use * to multiply by a number")
-    require_equal(a.dims[-1], b.dims[-1 if b.ndim == 1 else -2], f"matmul({a.atom}, {b.atom}): inner sizes are")
+    require_equal(a.dims[-1], b.dims[-1 if b.ndim == 1 else -2], f"matmul({a.atom}, {b.atom}): inner sizes are", INNER)
     left = a if a.ndim > 1 else a.derived(reshape(a.builder, a.atom, (1, *a.dims)))
     right = b if b.ndim > 1 else b.derived(reshape(b.builder, b.atom, (*b.dims, 1)))
     batch = broadcast_shape(left.dims[:-2], right.dims[:-2])
@@ -207,7 +209,8 @@ def _letters_agree(terms: list[str], xs: list[TracedArray]) -> list[TracedArray]
             common = operands.common_size(sizes.get(c, 1), d)
             if common is None:
                 raise ShapeError(
-                    f"einsum: index {c} has sizes {operands.sizes_text(sizes[c], d)}", operands.differ_hint(sizes[c], d)
+                    f"einsum: index {c} has sizes {operands.sizes_text(sizes[c], d)}",
+                    operands.differ_hint(sizes[c], d, "axes that share a letter have one size"),
                 )
             sizes[c] = common
     return [conform(x, tuple(sizes[c] for c in term)) for term, x in zip(terms, xs, strict=True)]

@@ -39,6 +39,7 @@ def concatenate(arrays, /, axis=0, *, dtype=None):
                 xs[0].dims[i],
                 x.dims[i],
                 f"all the input array dimensions except for the concatenation axis must match; axis {i} has",
+                f"concatenate along axis {i}, or cut or pad one of them",
             )
     xs = [as_dtype(x, name_of(dtype)) for x in xs] if dtype is not None else list(promoted_arrays(*xs))
     xs = [conform(x, tuple(x.dims[i] if i == at else xs[0].dims[i] for i in range(x.ndim))) for x in xs]

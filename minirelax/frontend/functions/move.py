@@ -302,7 +302,7 @@ def _does_not_fit(x: TracedArray, shape: object, total: Dim, wanted: Dim) -> Sha
     return ShapeError(
         f"cannot reshape array of shape {operands.shape_text(x.dims)} into shape {shape}: "
         f"{operands.sizes_text(total, wanted) if wanted != total else total} elements",
-        operands.differ_hint(total, wanted),
+        operands.differ_hint(total, wanted, "write -1 for one of the sizes, or pass another array"),
     )
 
 

@@ -1,0 +1,51 @@
+"""Built programs by the text of their trace, kept beside the object code: a warm process runs no pass at all.
+
+An entry holds the built program and what prepares its weights, pickled.  It lies in the object-code cache under the same
+rules (written by this user only, verified before use), so it is trusted exactly as much as the machine code there.  The key
+is the traced module's text, the bounds, and every source file of this package: whoever edits a pass gets a new program.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from minirelax.errors import PACKAGE
+from minirelax.ir.graph import Module
+from minirelax.runtime import object_cache
+from minirelax.runtime.executable import Executable, preparation
+
+
+def key_text(module: Module, bounds: Mapping[str, tuple[int, int]] | None) -> str:
+    """What decides the program that a traced module becomes."""
+    return f"program\n{sorted((bounds or {}).items())}\n{_package()}\n{module}"
+
+
+def load(key: str, stages: Callable[[], tuple]) -> Executable | None:
+    """The executable stored under a key, or None.  `stages` makes its stages, should anybody ask for them."""
+    data = object_cache.read(key)
+    if data is None:
+        return None
+    built, prepare = pickle.loads(data)
+    return Executable(built, prepare, stages)
+
+
+def store(key: str, executable: Executable) -> None:
+    """Keep an executable under a key."""
+    built = replace(executable.built, codes=())
+    object_cache.write(key, pickle.dumps((built, preparation(executable.module)), protocol=pickle.HIGHEST_PROTOCOL))
+
+
+@functools.cache
+def _package() -> str:
+    """Name, size and time of every source file of this package."""
+    found = []
+    for folder, _, files in os.walk(PACKAGE):
+        for name in files:
+            if name.endswith(".py"):
+                status = os.stat(os.path.join(folder, name))
+                found.append(f"{folder[len(PACKAGE):]}/{name} {status.st_size} {status.st_mtime_ns}")
+    return "\n".join(sorted(found))
