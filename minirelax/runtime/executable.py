@@ -114,8 +114,9 @@ def preparation(module: Module) -> Module:
 def kernel_addresses(sources: dict[str, str], on_kernel=None) -> dict[str, int]:
     """Machine code of kernels: from the cache, else compiled (Numba is imported then and not before)."""
     from minirelax.runtime.machine_code import Options, compile_separately
+    from minirelax.schedule.machine import detect
 
-    options = Options()
+    options = Options(vector_bits=8 * detect().vector_bytes)  # LLVM's own choice is half of what AVX-512 has
 
     def compile_missing(missing: tuple[str, ...]):
         from minirelax.codegen.numba_cpu import source_globals
