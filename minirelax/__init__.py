@@ -17,8 +17,14 @@ from minirelax.jit import JitFunction, jit, trace
 __version__ = "0.1.0"
 
 # Names whose modules are only loaded when asked for: a program that only calls compiled functions never needs them.
-_LATER = {"parse": "minirelax.ir.parser", "run": "minirelax.pipeline", "compile": "minirelax.pipeline", "Executable": "minirelax.runtime.executable",
-          "set_num_threads": "minirelax.runtime.pool", "get_num_threads": "minirelax.runtime.pool"}
+_LATER = {
+    "parse": "minirelax.ir.parser",
+    "run": "minirelax.pipeline",
+    "compile": "minirelax.pipeline",
+    "Executable": "minirelax.runtime.executable",
+    "set_num_threads": "minirelax.runtime.pool",
+    "get_num_threads": "minirelax.runtime.pool",
+}
 
 
 def __getattr__(name: str):
@@ -30,5 +36,7 @@ def __getattr__(name: str):
     raise AttributeError(f"module 'minirelax' has no attribute {name!r}")
 
 
-__all__ = ["JitFunction", "bool_", "errors", "f32", "f64", "i8", "i16", "i32", "i64", "jit", "match_cast", "trace", "u8", "u16", "u32", "u64",
-           *sorted(_LATER)]
+__all__ = [
+    "JitFunction", "bool_", "errors", "f32", "f64", "i8", "i16", "i32", "i64", "jit", "match_cast", "trace", "u8", "u16", "u32",
+    "u64", *sorted(_LATER),
+]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minirelax.errors import ArgumentError, CompileError, IndexingError, RunError, without_internals
+from minirelax.errors import ArgumentError, CompileError, IndexingError, RunError, ShapeError, without_internals
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.mismatch import explain_mismatch
 from minirelax.frontend.reference import ReferenceExecutable
@@ -65,14 +65,14 @@ class Entry:
             self.weights, self.program = weights, program
         return program
 
-    def located(self, error: IndexingError, arrays: tuple[np.ndarray, ...]) -> IndexingError:
-        """An index error of the program as the user's line that it comes from raises it: the trace, run with NumPy."""
+    def located(self, error: CompileError, arrays: tuple[np.ndarray, ...]) -> CompileError:
+        """A failure of the running program as the user's line that it comes from raises it: the trace, run with NumPy."""
         from minirelax.ir.interpret import interpret
 
         try:
             with np.errstate(all="ignore"):
                 interpret(self.traced.module, *arrays, bound=self.weights)
-        except IndexingError as found:
+        except (IndexingError, ShapeError) as found:
             return found
         return error
 
@@ -124,7 +124,7 @@ class JitFunction:
                     if count == len(args):
                         try:
                             found = program(args)
-                        except IndexingError:
+                        except (IndexingError, RunError):
                             break  # once more, to find out where
                         if found is not None:
                             return found[0] if finish is None else finish(found, args)
@@ -242,7 +242,7 @@ class JitFunction:
         _check_writable(entry, call)
         try:
             outputs = entry.bind(call.weights)(call.arrays)
-        except IndexingError as e:
+        except (IndexingError, RunError) as e:
             raise entry.located(e, call.arrays) from None
         if outputs is not None and self.validate:
             from minirelax.passes.base import Stage

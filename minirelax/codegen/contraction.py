@@ -45,7 +45,8 @@ class _ContractionWriter:
             f"{source.dim(plan.k_extent)}"
         )
         out.line(f"panels = ({self.n_count} + {self.width - 1}) // {self.width}")
-        out.line(f"groups = quotient(panels + {plan.panels_per_tile - 1}, {plan.panels_per_tile})")
+        out.line(f"panels_per_tile = {source.dim(plan.panels_per_tile)}")
+        out.line("groups = quotient(panels + panels_per_tile - 1, panels_per_tile)")
         out.line(f"row_blocks = quotient({self.m_count} + {plan.max_rows - 1}, {plan.max_rows})")
         out.line(f"block_rows = quotient({self.m_count} + row_blocks - 1, max(row_blocks, 1))")
         source.pointer(RESULT, plan.dtype, "scratch")
@@ -63,15 +64,14 @@ class _ContractionWriter:
                     self._copy_b()
                 with out.block(f"for {self.panel} in range(first_panel, last_panel):"):
                     self._sweep()
-            with out.block(f"for {self.panel} in range(first_panel, last_panel):"):
-                self._epilogue()
+            self._epilogue()
 
     def _temporaries(self) -> None:
-        place = self.plan.panels_per_tile * self._panel_bytes
+        place = self.plan.max_rows * self.row * self.size
         for name in self.plan.temporaries:
             dtype = self.types[name].dtype
             self.source.pointer(name, dtype, f"scratch + {place}")
-            place += -(-self.width * itemsize(dtype) // 64) * 64
+            place += -(-self.row * itemsize(dtype) // 64) * 64
 
     def _tile_position(self) -> None:
         """Outer axes, block of rows and group of panels from the tile's number; panels vary fastest."""
@@ -86,8 +86,8 @@ class _ContractionWriter:
             out.line("row_block = above")
         out.line(f"{self.first} = row_block*block_rows")
         out.line(f"{self.last} = min({self.first} + block_rows, {self.m_count})")
-        out.line(f"first_panel = group*{plan.panels_per_tile}")
-        out.line(f"last_panel = min(first_panel + {plan.panels_per_tile}, panels)")
+        out.line("first_panel = group*panels_per_tile")
+        out.line("last_panel = min(first_panel + panels_per_tile, panels)")
 
     def _split(self, number: str, axes: tuple[Axis, ...]) -> None:
         source, out, rest = self.source, self.out, number
@@ -99,16 +99,16 @@ class _ContractionWriter:
         out.line(f"{source.axis(axes[0].name)} = {rest}")
 
     @property
-    def _panel_bytes(self) -> int:
-        """Bytes of one panel of the result in scratch."""
-        return self.plan.max_rows * self.width * self.size
+    def row(self) -> int:
+        """Elements of a row of the tile's result in scratch."""
+        return self.plan.max_panels * self.width
 
     def _sweep(self) -> None:
         """The register tiles down the rows, for one panel and one chunk of k."""
         self._place_b()
         self.out.line(
             f"call_sweep(table[0], a_address + {self.size}*k_first, a_stride, b_address, b_stride, "
-            f"scratch + {self._panel_bytes}*({self.panel} - first_panel), {self.last} - {self.first}, k_rows, k_first)"
+            f"scratch + {self.size * self.width}*({self.panel} - first_panel), {self.row}, {self.last} - {self.first}, k_rows, k_first)"
         )
 
     def _place_a(self) -> None:
@@ -209,15 +209,15 @@ class _ContractionWriter:
             yield flat if len(axes) == 1 else f"({flat})"
 
     def _epilogue(self) -> None:
-        """The blocks after the anchor, row by row of the finished panel."""
+        """The blocks after the anchor, row by row of the finished panels."""
         plan, out, source = self.plan, self.out, self.source
         m, n, first_column = source.axis(plan.m.name), source.axis(plan.n.name), source.axis(f"{plan.n.name}.first")
-        out.line(f"{first_column} = {self.panel}*{self.width}")
-        out.line(f"{self.columns} = min({self.width}, {self.n_count} - {first_column})")
+        out.line(f"{first_column} = first_panel*{self.width}")
+        out.line(f"last_column = min(last_panel*{self.width}, {self.n_count})")
         with out.block(f"for {m} in range({self.first}, {self.last}):"):
-            out.line(f"in_tile = ({self.panel} - first_panel)*{plan.max_rows * self.width} + ({m} - {self.first})*{self.width}")
+            out.line(f"in_tile = ({m} - {self.first})*{self.row}")
             for block in plan.epilogue:
-                with out.block(f"for {n} in range({first_column}, {first_column} + {self.columns}):"):
+                with out.block(f"for {n} in range({first_column}, last_column):"):
                     scalars = self._scalars()
                     value = scalars.value(block.value)
                     source.store(block.buffer, index_source(block.indices[0], scalars), value, self.types[block.buffer].dtype)

@@ -63,7 +63,7 @@ def numba_intrinsics() -> dict[str, object]:
         found[name] = _wrap(name, emit, kinds[result], [kinds[a] for a in arguments])
     for dtype in POINTEES:
         found[f"ptr_{dtype}"] = _wrap(f"ptr_{dtype}", _emit_pointer, types.CPointer(kinds[dtype]), [types.int64])
-    found["call_sweep"] = _wrap("call_sweep", _emit_call_tile, types.void, [types.int64] * 9)
+    found["call_sweep"] = _wrap("call_sweep", _emit_call_tile, types.void, [types.int64] * 10)
     found["call_tile"] = _wrap("call_tile", _emit_call_tile, types.void, [types.int64] * 9)
     found["select"] = _select()
     for count in COPIES:

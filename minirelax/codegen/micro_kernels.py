@@ -9,10 +9,9 @@ Each tile is a C function (leading dimensions in elements, addresses of the firs
 
     void tile_f32_3_2(int64 a, int64 lda, int64 b, int64 ldb, int64 c, int64 ldc, int64 kc, int64 accumulate)
 
-    void sweep_f32(int64 a, int64 lda, int64 b, int64 ldb, int64 c, int64 rows, int64 k, int64 accumulate)
+    void sweep_f32(int64 a, int64 lda, int64 b, int64 ldb, int64 c, int64 ldc, int64 rows, int64 k, int64 accumulate)
 
-``sweep`` runs the tiles down `rows` rows for one panel of b, in tiles of nearly equal height; c is packed (its leading
-dimension is the tile's width).
+``sweep`` runs the tiles down `rows` rows for one panel of b, in tiles of nearly equal height.
 
 ``accumulate`` 0 overwrites c (with zeros if kc is 0), 1 adds to it.  b need not be packed (ldb is free), but a
 packed panel (ldb = nv * lanes) streams best.  There is a tile for every number of rows up to ``mr``, and all of
@@ -34,7 +33,7 @@ from llvmlite import ir
 from minirelax.schedule.machine import Machine
 
 DTYPES = ("f32", "f64")
-VERSION = 3  # part of the cache key: change it when the same names come to stand for other code
+VERSION = 4  # part of the cache key: change it when the same names come to stand for other code
 
 # Vectors per row of a tile, measured.  Two vectors and as many rows as the registers hold are as fast as wider and
 # flatter tiles on large products, and waste least on narrow ones.  NEON's short vectors want four.
@@ -212,9 +211,9 @@ class _Tile:
 
 def _emit_sweep(module: ir.Module, shape: TileShape, tiles: list[ir.Function]) -> None:
     """``for each tile of rows: tile(...)``, through a table of the tiles by height."""
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 8), f"sweep_{shape.dtype}")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 9), f"sweep_{shape.dtype}")
     function.attributes.add("nounwind")
-    a, lda, b, ldb, c, rows, k, accumulate = function.args
+    a, lda, b, ldb, c, ldc, rows, k, accumulate = function.args
     item = _SCALAR[shape.dtype][1]
     kind = ir.ArrayType(_I64, len(tiles))
     table = ir.GlobalVariable(module, kind, f"heights_{shape.dtype}")
@@ -237,8 +236,8 @@ def _emit_sweep(module: ir.Module, shape: TileShape, tiles: list[ir.Function]) -
     signature = ir.FunctionType(ir.VoidType(), [_I64] * 8)
     target = builder.inttoptr(builder.load(place, typ=_I64), signature.as_pointer())
     a_row = builder.add(a, builder.mul(builder.mul(row, lda), _I64(item)))
-    c_row = builder.add(c, builder.mul(row, _I64(item * shape.width)))
-    builder.call(target, [a_row, lda, b, ldb, c_row, _I64(shape.width), k, accumulate])
+    c_row = builder.add(c, builder.mul(builder.mul(row, ldc), _I64(item)))
+    builder.call(target, [a_row, lda, b, ldb, c_row, ldc, k, accumulate])
     row.add_incoming(builder.add(row, height), tile)
     builder.branch(down)
     builder.position_at_end(done)

@@ -13,4 +13,6 @@ from minirelax.explore.tiling import Tiling
 from minirelax.explore.view import View
 
 __all__ = [
-    "Compilation", "Compilations", "Diff", "MemoryPlan", "Progress", "Stages", "Tiling", "View", "highlighted", "memory_plan", "mimebundle"]
+    "Compilation", "Compilations", "Diff", "MemoryPlan", "Progress", "Stages", "Tiling", "View", "highlighted", "memory_plan",
+    "mimebundle",
+]

@@ -22,6 +22,7 @@ from minirelax.ir.graph import MatchCast
 from minirelax.ir.types import Tensor
 
 DYNAMIC = "take elements with np.take(x, start + np.arange(length)); name an integer argument in jit(static=...)"
+COUNT = "indices count from 0, or from -1 at the end"
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,8 @@ def _steps(x: TracedArray, part: object, axis: int) -> list[Step]:
     shown = part.dtype if isinstance(part, TracedArray) else type(part).__name__
     raise IndexingError(
         "only integers, slices (`:`), ellipsis (`...`), np.newaxis (`None`) and integer or boolean arrays are valid indices, "
-        f"not {shown}"
+        f"not {shown}",
+        "convert the index: i.astype(np.int64)" if isinstance(part, TracedArray) else "",
     )
 
 
@@ -188,7 +190,7 @@ def _integer(x: TracedArray, index: int | Size, axis: int) -> Dim:
     if outside:
         shown = facts.hint(d)
         size = d if shown is None or shown == d else f"{d} (here {shown})"
-        raise IndexingError(f"index {index} is out of bounds for axis {axis} with size {size}")
+        raise IndexingError(f"index {index} is out of bounds for axis {axis} with size {size}", COUNT)
     return facts.resolve(i + d if negative else i)
 
 

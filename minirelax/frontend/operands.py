@@ -188,13 +188,13 @@ def require_equal(a: Dim, b: Dim, what: str, hint: str = "") -> None:
     raise ShapeError(f"{what} {sizes_text(a, b)}", differ_hint(a, b, hint))
 
 
-def require_nonempty(d: Dim, what: str) -> None:
+def require_nonempty(d: Dim, what: str, hint: str = "") -> None:
     """Make sure of ``d > 0``, by a guard if need be.  Raises ShapeError (a ValueError, as in NumPy) otherwise."""
     facts = builder().facts
     if facts.known("<", 0, d) or (not facts.may_assume(d, declared=True) and not isinstance(d, int)):
         return
     if not facts.decide("<", 0, d, declared=True):
-        raise ShapeError(what)
+        raise ShapeError(what, hint)
 
 
 def differ_hint(a: Dim, b: Dim, certain: str = "") -> str:
@@ -241,7 +241,8 @@ def axis_number(axis: object, ndim: int) -> int:
     except TypeError:
         raise ArgumentError(f"an axis must be an integer, not {type(axis).__name__}") from None
     if not -ndim <= number < ndim:
-        raise ShapeError(f"axis {number} is out of bounds for array of dimension {ndim}")
+        what = f"axis {number} is out of bounds for array of dimension {ndim}"
+        raise ShapeError(what, "axes count from 0, or from -1 at the end")
     return number % ndim
 
 

@@ -35,7 +35,8 @@ class ReferenceProgram:
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
         fits = all(
-            isinstance(a, np.ndarray) and dtype_name(a.dtype) == p.type.dtype for a, p in zip(arrays, self.main.params, strict=True)
+            isinstance(a, np.ndarray) and dtype_name(a.dtype) == p.type.dtype
+            for a, p in zip(arrays, self.main.params, strict=True)
         )
         if not fits or sizes_of(self.main, arrays) is None:
             return None

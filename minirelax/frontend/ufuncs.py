@@ -123,6 +123,8 @@ def _elementwise(ufunc: np.ufunc, inputs: tuple, dtype: str | None) -> TracedArr
         casts, result = loop(ufunc, tuple(NUMPY_DTYPES[dtype] for _ in kinds))
     if name in ON_INTEGERS and casts[0] not in ("f32", "f64"):
         return _full(ON_INTEGERS[name], asarray(inputs[0]).dims)
+    if name in ("fmax", "fmin") and casts[0] not in ("f32", "f64"):  # there is no NaN to step over
+        name = {"fmax": "maximum", "fmin": "minimum"}[name]
     if name in ("floor", "ceil", "trunc") and casts[0] not in ("f32", "f64"):
         return as_dtype(inputs[0], result).copy()
     if name == "power" and result[0] in "iu":

@@ -123,7 +123,7 @@ class _Frame:
             else:
                 try:
                     found = self._value(binding.value, binding.var.type)
-                except IndexError as e:
+                except (IndexError, ShapeError) as e:
                     raise _located(e, binding.source) from None
                 match(binding.var.type, found, self.sizes, f"{self.function.name}: {binding.var.name}")
                 self.values[binding.var.name] = found
@@ -210,11 +210,12 @@ class _Frame:
         return _result(routine(expr.routine)(*arrays, **{name: self._number(v) for name, v in expr.options}))
 
 
-def _located(error: IndexError, source: Source | None) -> IndexingError:
-    """An index out of range, with the user's line that asked for it."""
-    if isinstance(error, IndexingError):
-        return error
-    return IndexingError(str(error), OUT_OF_RANGE, line_text(source.file, source.line) if source else "")
+def _located(error: IndexError | ShapeError, source: Source | None) -> IndexError | ShapeError:
+    """An index out of range, or a size that is not what was promised, with the user's line that asked for it."""
+    where = line_text(source.file, source.line) if source else ""
+    if isinstance(error, ShapeError):
+        return error if error.where else ShapeError(error.what, error.hint, where)
+    return error if isinstance(error, IndexingError) else IndexingError(str(error), OUT_OF_RANGE, where)
 
 
 def _result(found: object) -> Value:

@@ -155,8 +155,8 @@ class _Verifier:
             return self.fail(f"memory for a value of type {type_} cannot be known")
         if isinstance(value, View):
             given = value.value.type
-            if not isinstance(given, Tensor) or given.dtype != type_.dtype or None in (given.shape or (None,)) or (
-                    product(given.shape) != product(type_.shape)):
+            unknown = not isinstance(given, Tensor) or given.shape is None or None in given.shape
+            if unknown or given.dtype != type_.dtype or product(given.shape) != product(type_.shape):
                 self.fail(f"a value of type {given} cannot be seen as {type_}", "a view has the same dtype and as many elements")
         for storage in getattr(value, "storage", ()):
             needed = product(type_.shape) * itemsize(type_.dtype)

@@ -21,7 +21,8 @@ from minirelax.schedule.cost import block_cost
 from minirelax.schedule.flat import depends_on, flatten, merge_group, merge_spatial
 
 K_CHUNK = 384  # rows of B between two passes over the result: 48 KiB of f32 for a panel of 32 columns
-COPIED_PANELS = 4  # panels that are copied together, so that B is read in long rows
+PANELS = 4  # panels of a tile, so that B is copied, and the epilogue runs, in long rows
+TILES = 16  # but not so many that fewer tiles than this are left
 ROWS, MAX_ROWS = 96, 256  # rows of A that share one pass over a panel
 TILE_FLOPS = 4_000_000  # work that makes a tile worth claiming
 PICOSECONDS_PER_FLOP = {"f32": 16, "f64": 32}
@@ -64,7 +65,8 @@ class ContractionPlan:
     temporaries: tuple[str, ...]
     tile: RegisterTile
     max_rows: int
-    panels_per_tile: int
+    max_panels: int
+    panels_per_tile: Dim  # as many as leave enough tiles for all threads
     tiles: Dim
     cost: Dim  # nanoseconds on one core
     c_bytes: int
@@ -80,7 +82,7 @@ class ContractionPlan:
         outer = " x ".join(str(a.extent) for a in self.outer) or "1"
         return (
             f"{self.kernel.name}: {self.m.extent} x {self.n.extent} x {self.k_extent}, outer {outer}, A {self.a.how}, B {self.b.how}, "
-            f"register tile {self.tile.rows} x {self.tile.width}, up to {self.max_rows} rows by {self.panels_per_tile} panels a tile"
+            f"register tile {self.tile.rows} x {self.tile.width}, up to {self.max_rows} rows by {self.max_panels} panels a tile"
         )
 
 
@@ -110,20 +112,22 @@ def _sized(kernel, block, epilogue, outer, m, n, over, a, b, tile) -> Contractio
     max_rows = min(MAX_ROWS, max(ROWS, 65536 // max(k, 1))) if isinstance(k, int) else 128
     max_rows = -(-max_rows // tile.rows) * tile.rows
     per_panel = 2 * max_rows * tile.width * (k if isinstance(k, int) else 128)
-    panels_per_tile = max(1 if b.how == "packed" else COPIED_PANELS, min(16, TILE_FLOPS // max(per_panel, 1)))
-    batch = product([x.extent for x in outer])
-    tiles = ceildiv(m.extent, max_rows) * ceildiv(ceildiv(n.extent, tile.width), panels_per_tile) * batch
+    max_panels = max(PANELS, min(16, TILE_FLOPS // max(per_panel, 1)))
+    batch, panels = product([x.extent for x in outer]), ceildiv(n.extent, tile.width)
+    row_blocks = ceildiv(m.extent, max_rows)
+    panels_per_tile = maximum(1, minimum(max_panels, floordiv(batch * row_blocks * panels, TILES)))
+    tiles = row_blocks * ceildiv(panels, panels_per_tile) * batch
     flops = 2 * batch * m.extent * n.extent * k
     cost = floordiv(flops * PICOSECONDS_PER_FLOP[dtype] + sum((block_cost(e) for e in epilogue), 0), 1000)
     temporaries = tuple(v.name for v in kernel.local if v.name != block.buffer)
-    c_bytes = panels_per_tile * max_rows * tile.width * size + sum(
-        tile.width * itemsize(v.type.dtype) + 64 for v in kernel.local if v.name in temporaries
+    c_bytes = max_panels * max_rows * tile.width * size + sum(
+        max_panels * tile.width * itemsize(v.type.dtype) + 64 for v in kernel.local if v.name in temporaries
     )
     c_bytes = -(-c_bytes // 64) * 64
     a_bytes = ceildiv(minimum(m.extent, max_rows) * k * size, 64) * 64 if a.how == "copy" else 0
     local = {v.name for v in kernel.local}
     first = () if block.buffer in local else (_output_copy(block, n),)
-    b_bytes = panels_per_tile * K_CHUNK * tile.width * size if b.how != "packed" else 0
+    b_bytes = max_panels * K_CHUNK * tile.width * size if b.how != "packed" else 0
     return ContractionPlan(
         kernel,
         dtype,
@@ -137,6 +141,7 @@ def _sized(kernel, block, epilogue, outer, m, n, over, a, b, tile) -> Contractio
         temporaries,
         tile,
         max_rows,
+        max_panels,
         panels_per_tile,
         maximum(0, tiles),
         cost,

@@ -14,7 +14,8 @@ from minirelax.ops import OPS
 from minirelax.schedule.contraction import ContractionPlan
 from tests.codegen.native import run_natively
 
-SIZES = [(1, 1, 1), (2, 33, 5), (3, 64, 0), (13, 31, 17), (15, 32, 385), (97, 70, 40), (141, 129, 800), (300, 5, 9), (0, 4, 4), (4, 0, 4)]
+SIZES = [
+    (1, 1, 1), (2, 33, 5), (3, 64, 0), (13, 31, 17), (15, 32, 385), (97, 70, 40), (141, 129, 800), (300, 5, 9), (0, 4, 4), (4, 0, 4)]
 
 
 def einsum(subscripts: str, *types):
@@ -72,7 +73,8 @@ def test_batches_and_several_reduction_axes(subscripts, types):
     rng = np.random.default_rng(1)
     for b, m, n, k in [(1, 1, 1, 1), (2, 5, 33, 7), (3, 100, 32, 64), (2, 0, 3, 4), (0, 3, 3, 3)]:
         sizes = {"b": b, "m": m, "n": n, "k": k}
-        arrays = [rng.standard_normal([d if isinstance(d, int) else sizes[str(d)] for d in v.type.shape]).astype("f4") for v in kernel.inputs]
+        shapes = [[d if isinstance(d, int) else sizes[str(d)] for d in v.type.shape] for v in kernel.inputs]
+        arrays = [rng.standard_normal(shape).astype("f4") for shape in shapes]
         (got,), _ = run_natively(kernel, arrays, sizes)
         assert_close(got, np.einsum(subscripts, *(a.astype("f8") for a in arrays)), 3 * k)
 
@@ -83,8 +85,9 @@ def test_packed_weight_with_bias_activation_and_residual():
     columns = 3 * width // 2
 
     def rule(k, x, w, bias, residual):
-        product = k.reduce("sum", (*x.shape[:2], columns), (x.shape[2],),
-                           lambda b, i, j, r: apply("multiply", x.at(b, i, r), load("w", (j // width, r, j % width), "f32")), "f32")
+        def term(b, i, j, r):
+            return apply("multiply", x.at(b, i, r), load("w", (j // width, r, j % width), "f32"))
+        product = k.reduce("sum", (*x.shape[:2], columns), (x.shape[2],), term, "f32")
         biased = k.stage(TensorExpr(product.shape, "f32", lambda b, i, j: apply("add", product.at(b, i, j), bias.at(j))))
         shown = TensorExpr(product.shape, "f32", lambda b, i, j: apply(
             "add", apply("maximum", biased.at(b, i, j), apply("negative", biased.at(b, i, j))), residual.at(b, i, j)))

@@ -25,9 +25,9 @@ def load(machine):
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    signature = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
     names = [name for group in micro_kernels.symbols(machine).values() for name in group]
-    yield {name: signature(engine.get_function_address(name)) for name in names}
+    signatures = {name: ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * (9 if name.startswith("sweep") else 8)) for name in names}
+    yield {name: signatures[name](engine.get_function_address(name)) for name in names}
     del engine
 
 
@@ -64,9 +64,11 @@ def test_sweep_over_rows(tiles, dtype):
         b = rng.standard_normal((k + 1, shape.width)).astype(NUMPY[dtype])
         want = a[:, :k].astype(np.float64) @ b[:k].astype(np.float64)
         for accumulate in (0, 1):
-            c = np.full((rows + 1, shape.width), 7, NUMPY[dtype])
-            tiles[f"sweep_{dtype}"](a.ctypes.data, k + 3, b.ctypes.data, shape.width, c.ctypes.data, rows, k, accumulate)
-            np.testing.assert_allclose(c[:rows], want + 7 * accumulate, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 100)
+            c = np.full((rows + 1, shape.width + 2), 7, NUMPY[dtype])
+            operands = (a.ctypes.data, k + 3, b.ctypes.data, shape.width, c.ctypes.data, shape.width + 2)
+            tiles[f"sweep_{dtype}"](*operands, rows, k, accumulate)
+            assert (c[:rows, shape.width :] == 7).all()
+            np.testing.assert_allclose(c[:rows, : shape.width], want + 7 * accumulate, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 100)
             assert (c[rows:] == 7).all()
 
 

@@ -39,7 +39,7 @@ def test_branch_on_a_value():
         == """\
 the truth value of a traced array (bool[()]) is not known while the function is traced
   at test_errors.py   if x.sum() > 0:
-  hint: choose with np.where, or use minirelax.cond or minirelax.while_loop"""
+  hint: compute both, and choose with np.where or a mask: np.where(x > 0, x, -x), x * (x > 0)"""
     )
 
 
@@ -52,7 +52,8 @@ def test_value_of_an_argument():
         == """\
 the value of a traced array (i64[()]) is not known while the function is traced
   at test_errors.py   return x * math.sqrt(n)
-  hint: choose with np.where, or use minirelax.cond or minirelax.while_loop, or name the argument in jit(static=...)"""
+  hint: keep it an array: NumPy's functions take it where float(), int() and the module math do not; \
+or name the argument in jit(static=...), to compile for each of its values"""
     )
 
 
@@ -88,7 +89,8 @@ def test_sizes_that_differ():
         == """\
 add(x, y): axis -1 has sizes m and l, which differ in this call: 4 and 3
   where x: f32[n, m], y: f32[k, l]
-  at test_errors.py   return x + y"""
+  at test_errors.py   return x + y
+  hint: sizes broadcast if they are equal, or one of them is 1"""
     )
 
 
@@ -100,7 +102,8 @@ def test_inner_sizes():
         message(ShapeError, f, X, X)
         == """\
 matmul(x, y): inner sizes are m and k, which differ in this call: 4 and 3
-  at test_errors.py   return x @ y"""
+  at test_errors.py   return x @ y
+  hint: the last axis of one and the last but one of the other (of a vector: its only one) have one size"""
     )
 
 
@@ -113,19 +116,22 @@ def test_declarations():
         message(ShapeError, f, X, np.ones(5, np.float32))
         == f"""\
 argument y: expected f32[n], got an array of shape (5,): axis 0 is 5, not n = 3 (the size of axis 0 of x)
-  at test_errors.py   {call}"""
+  at test_errors.py   {call}
+  hint: pass an array of the declared shape, or declare another"""
     )
     assert (
         message(ShapeError, f, X[:, :2], np.ones(3, np.float32))
         == f"""\
 argument x: expected f32[n, 4], got an array of shape (3, 2): axis 1 is 2, not 4
-  at test_errors.py   {call}"""
+  at test_errors.py   {call}
+  hint: pass an array of the declared shape, or declare another"""
     )
     assert (
         message(ShapeError, f, X[0], np.ones(3, np.float32))
         == f"""\
-argument x: expected f32[n, 4], got an array of shape (4,): 1 axes, not 2
-  at test_errors.py   {call}"""
+argument x: expected f32[n, 4], got an array of shape (4,): 1 axis, not 2
+  at test_errors.py   {call}
+  hint: pass an array of the declared shape, or declare another"""
     )
     assert (
         message(DTypeError, f, X.astype(float), np.ones(3, np.float32))

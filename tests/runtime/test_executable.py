@@ -78,10 +78,18 @@ def test_results_share_no_memory_with_each_other_or_with_arguments():
     np.testing.assert_allclose(ALIASES.bind()((x,))[0], np.exp(x), rtol=1e-6)
 
 
-@pytest.mark.parametrize("make", [
-    np.asfortranarray, lambda a: a[::-1, ::-1], lambda a: a.astype(">f4"), lambda a: np.repeat(a, 2, 0)[::2], lambda a: a.view(Sub),
-    lambda a: np.frombuffer(b"\0" + a.tobytes(), np.uint8)[1:].view("f4").reshape(a.shape), lambda a: np.broadcast_to(a[:1], a.shape)],
-    ids=["fortran", "negative strides", "big-endian", "every other row", "subclass", "unaligned", "broadcast"])
+LAYOUTS = {
+    "fortran": np.asfortranarray,
+    "negative strides": lambda a: a[::-1, ::-1],
+    "big-endian": lambda a: a.astype(">f4"),
+    "every other row": lambda a: np.repeat(a, 2, 0)[::2],
+    "subclass": lambda a: a.view(Sub),
+    "unaligned": lambda a: np.frombuffer(b"\0" + a.tobytes(), np.uint8)[1:].view("f4").reshape(a.shape),
+    "broadcast": lambda a: np.broadcast_to(a[:1], a.shape),
+}
+
+
+@pytest.mark.parametrize("make", LAYOUTS.values(), ids=LAYOUTS)
 def test_inputs_in_any_layout(make):
     x = make(np.random.default_rng(0).random((5, 2), "f4"))
     before = np.array(x)

@@ -293,7 +293,7 @@ def _exact_quotient(total: Dim, rest: Dim, x: TracedArray, shape: object) -> Dim
     if facts.is_equal(remainder, 0):
         return found
     if not facts.may_assume(remainder, declared=True) or facts.truth("==", remainder, 0) is False:
-        raise _does_not_fit(x, shape, total, rest)
+        raise _does_not_divide(x, shape, total, rest)
     facts.decide("==", remainder, 0, declared=True)
     return found
 
@@ -303,6 +303,16 @@ def _does_not_fit(x: TracedArray, shape: object, total: Dim, wanted: Dim) -> Sha
         f"cannot reshape array of shape {operands.shape_text(x.dims)} into shape {shape}: "
         f"{operands.sizes_text(total, wanted) if wanted != total else total} elements",
         operands.differ_hint(total, wanted, "write -1 for one of the sizes, or pass another array"),
+    )
+
+
+def _does_not_divide(x: TracedArray, shape: object, total: Dim, rest: Dim) -> ShapeError:
+    facts = x.builder.facts
+    elements, parts = (d if (n := facts.hint(d)) is None or n == d else f"{d} (here {n})" for d in (total, rest))
+    return ShapeError(
+        f"cannot reshape array of shape {operands.shape_text(x.dims)} into shape {shape}: "
+        f"{elements} elements are not a multiple of {parts}",
+        "choose sizes that divide the number of elements, or pass another array",
     )
 
 

@@ -166,7 +166,8 @@ def _extreme(
     if where is not True:
         raise ShapeError(f"reduction operation '{ufunc.__name__}' does not have an identity: to use where=, specify initial=")
     for i in axes_tuple(axis, x.ndim):
-        operands.require_nonempty(x.dims[i], f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
+        what = f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
+        operands.require_nonempty(x.dims[i], what, "say what the result for no elements is: initial=")
     return _reduce(name, x, axis, keepdims)
 
 

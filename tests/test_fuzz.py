@@ -1,0 +1,74 @@
+"""Differential fuzzing: random NumPy programs do compiled what they do in NumPy, errors included."""
+
+from __future__ import annotations
+
+import random
+import warnings
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import minirelax as mr
+from minirelax.errors import UnsupportedError
+from minirelax.frontend.tree import flatten
+from tests.fuzz_programs import Program, write_program
+
+TOLERANCE = {"float32": 2e-4, "float64": 1e-9}
+
+
+def outcome(function, arrays) -> object:
+    """What a call gives: its result, or its exception."""
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return function(*arrays)
+    except Exception as error:
+        return error
+
+
+def check(program: Program, compiled, sizes: dict[str, int] | None = None) -> None:
+    """One call of a program, compiled and with NumPy: same structure, shapes, dtypes, values, or class of exception."""
+    expected, found = (outcome(f, program.inputs(sizes)) for f in (program.function(), compiled))
+    if isinstance(found, UnsupportedError):
+        return
+    if isinstance(expected, Exception) or isinstance(found, Exception):
+        families = [k for k in (ValueError, IndexError, TypeError, ZeroDivisionError) if isinstance(expected, k)]
+        assert families and isinstance(found, tuple(families)), f"{program.text}{sizes}: {found!r} instead of {expected!r}"
+        return
+    (wanted, tree), (got, found_tree) = (flatten(x, lambda v: False) for x in (expected, found))
+    assert str(tree) == str(found_tree), program.text
+    for w, g in zip(wanted, got, strict=True):
+        if isinstance(w, np.ndarray | np.generic):  # a single element may come as a scalar or as an array without axes
+            assert isinstance(g, type(w) if w.ndim else np.ndarray | np.generic), f"{program.text}{sizes}: {type(g)}"
+            assert (g.dtype, g.shape) == (w.dtype, w.shape), f"{program.text}{sizes}: {g.dtype}{g.shape}, not {w.dtype}{w.shape}"
+            tolerance = TOLERANCE.get(w.dtype.name, 0)
+            scale = float(np.abs(w, dtype=np.float64).max()) if tolerance and w.size else 0.0
+            np.testing.assert_allclose(g, w, rtol=tolerance, atol=tolerance * max(1.0, scale), err_msg=f"{program.text}{sizes}")
+        else:
+            assert g == w, program.text
+
+
+def check_program(r: random.Random, lines: int, target: str) -> None:
+    """A program at the sizes that it was written for, and at others."""
+    program = write_program(r, lines)
+    compiled = mr.jit(program.function(), target=target)
+    check(program, compiled)
+    check(program, compiled)
+    name = r.choice(sorted(program.sizes))
+    check(program, compiled, program.sizes | {name: r.choice((0, 1, 2, 3, 6))})
+
+
+FEW = settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+
+
+@given(st.randoms(use_true_random=False))
+@settings(FEW, max_examples=40)
+def test_traced_programs(r):
+    check_program(r, 12, "interpret")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_compiled_programs(seed):
+    check_program(random.Random(seed), 20, "cpu")
