@@ -106,7 +106,7 @@ class _Writer:
         """Run a line ``v = ...`` (or one that changes its first word in place) and keep it if its value is worth it."""
         if text is None:
             return
-        saved = {k: v.copy() for k, v in self.scope.items() if isinstance(v, np.ndarray)}
+        saved = {k: self.scope[k].copy() for k in self.arrays}
         name = text.split("[")[0].split(" ")[0]
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -121,7 +121,7 @@ class _Writer:
                 self._know(known, self.scope[known])
         else:
             for k, v in saved.items():
-                if self.scope[k].shape and self.scope[k].flags.writeable:
+                if v.shape and self.scope[k].flags.writeable:
                     self.scope[k][...] = v
 
     def _is_fine(self, x: object) -> bool:
@@ -315,11 +315,10 @@ def gather(w: _Writer) -> str | None:
     if x is None or at is None:
         return None
     axis = w.axis(x)
-    extent = max(1, w.scope[x].shape[axis])
     return w.r.choice((
-        f"{w.new()} = np.take({x}, {at} % {extent}, axis={axis})",
-        f"{w.new()} = {x}[{at} % {max(1, w.scope[x].shape[0])}]",
-        f"{w.new()} = np.take({x}, {[w.r.randint(-extent, extent - 1) for _ in range(3)]}, axis={axis})",
+        f"{w.new()} = np.take({x}, {at} % max(1, {x}.shape[{axis}]), axis={axis})",
+        f"{w.new()} = {x}[{at} % max(1, {x}.shape[0])]",
+        f"{w.new()} = np.take({x}, [0, -1, 0], axis={axis})",
         f"{w.new()} = np.take_along_axis({x}, np.argsort({x}, axis={axis}, kind='stable'), axis={axis})",
     ))
 
@@ -381,6 +380,6 @@ def triangle(w: _Writer) -> str | None:
 
 
 LINES = (
-    unary, unary, binary, binary, binary, operator, reduction, reduction, movement, movement, movement, join, choose, gather, cast,
-    product, scan, softmax, assign, assign, triangle,
+    unary, unary, binary, binary, binary, operator, reduction, reduction, movement, movement, movement,
+    join, choose, gather, cast, product, scan, softmax, assign, assign, triangle,
 )  # fmt: skip

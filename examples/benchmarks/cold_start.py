@@ -51,7 +51,8 @@ def process(program: str, who: str, cache: str) -> dict:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--minilm", action="store_true", help="the model of examples/minilm.py (its weights must be installed), not a softmax")
+    options.add_argument(
+        "--minilm", action="store_true", help="the model of examples/minilm.py (its weights must be installed), not a softmax")
     args = options.parse_args()
     rounds, program = args.rounds, MINILM if args.minilm else SOFTMAX
     first, second, alone = [], [], []

@@ -29,7 +29,7 @@ class TracedArray:
     `weak` is the Python type of a scalar that promotes as a Python number does; None for arrays.
     """
 
-    __slots__ = ("builder", "weak", "_atom", "_version", "_parent", "_view", "_unclear", "_tainted", "reshaped", "constant")
+    __slots__ = ("builder", "weak", "_atom", "_version", "_parent", "_view", "_unclear", "_tainted", "reshaped", "constant", "element")
 
     def __init__(
         self, builder: Builder, atom: Atom, weak: type | None = None, parent: TracedArray | None = None, view: View | None = None
@@ -40,6 +40,7 @@ class TracedArray:
         self._unclear: list[TracedArray] = []  # roots that share memory with this one or not, depending on strides
         self._tainted = False  # one of those was written to
         self.reshaped = False  # a view of another shape exists, as NumPy gives it if memory is in order
+        self.element = False  # no array but a single element, as NumPy gives it: ``+=`` makes another
         self.constant = ""  # the reason why this array must not be written to
         if parent is not None:
             self._version = parent.root._version
@@ -100,6 +101,14 @@ class TracedArray:
     def derived(self, atom: Atom, weak: type | None = None) -> TracedArray:
         """A new array with the value `atom`."""
         return TracedArray(self.builder, atom, weak)
+
+    def as_element(self) -> TracedArray:
+        """This array; if it has no axes, a single element with its value."""
+        if self._atom.type.shape:
+            return self
+        one = self.derived(self.atom, self.weak)
+        one.element = True
+        return one
 
     def link(self, other: TracedArray) -> None:
         """Note that whether the two roots share memory is not known."""
@@ -259,7 +268,8 @@ class TracedArray:
 
     def copy(self, order="C") -> TracedArray:
         """A new array with the same elements."""
-        return self.derived(self.atom)
+        same = self.derived(self.atom)
+        return same.as_element() if self.element else same
 
     def flatten(self, order="C") -> TracedArray:
         """A copy with one axis."""
@@ -319,7 +329,7 @@ def _in_place(ufunc: np.ufunc):
     def operator(self, other):
         from minirelax.frontend.ufuncs import call_operator, call_ufunc
 
-        return call_operator(ufunc, self, other) if self.weak else call_ufunc(ufunc, (self, other), out=(self,))
+        return call_operator(ufunc, self, other) if self.weak or self.element else call_ufunc(ufunc, (self, other), out=(self,))
 
     operator.__doc__ = f"As ``numpy.{ufunc.__name__}``, in place."
     return operator

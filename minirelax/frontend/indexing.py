@@ -56,7 +56,8 @@ def get_item(x: TracedArray, key: object) -> TracedArray:
         return _compress(x, mask)
     steps = normalise(x, key)
     if not any(isinstance(s, Chosen) for s in steps):
-        return basic_view(x, steps)
+        view = basic_view(x, steps)
+        return view if view.ndim or _has_dots(key) else view.as_element()
     base, axes, arrays, position = _advanced(x, steps)
     return _gather(base, arrays, axes, position)
 
@@ -105,6 +106,11 @@ def normalise(x: TracedArray, key: object) -> list[Step]:
         axis = sum(s is not NEW for s in steps)
         steps += _steps(x, part, axis)
     return steps
+
+
+def _has_dots(key: object) -> bool:
+    """With an ellipsis NumPy gives an array without axes, which is a view; else a single element, which is not."""
+    return any(isinstance(p, EllipsisType) for p in (key if isinstance(key, tuple) else (key,)))
 
 
 def basic_view(x: TracedArray, steps: list[Step]) -> TracedArray:
@@ -295,7 +301,8 @@ def _assign_where(x: TracedArray, mask: TracedArray, value: TracedArray) -> None
 def _fit(value: TracedArray, shape: tuple[Dim, ...], keep: bool = False) -> TracedArray:
     """`value` in a form that broadcasts to exactly `shape`.  Raises ShapeError otherwise."""
     extra = value.ndim - len(shape)
-    if extra > 0 and all(d == 1 for d in value.dims[:extra]):  # NumPy drops leading axes of size 1
+    if extra > 0 and operands.fits(value.dims[:extra], (1,) * extra):  # NumPy drops leading axes of size 1
+        value = conform(value, (*(1,) * extra, *value.dims[extra:]))
         value = TracedArray(value.builder, ReshapeView(value.dims[extra:]).read(value.builder, value.atom))
     if operands.fits(value.dims, shape):
         return conform(value, shape) if keep else operands.broadcast(value, shape)

@@ -174,7 +174,9 @@ def conform(x: TracedArray, shape: tuple[Dim, ...]) -> TracedArray:
     """
     facts, own = x.builder.facts, x.dims
     target = tuple(map(facts.resolve, shape[len(shape) - len(own) :]))
-    new = tuple(d if d == 1 else t for d, t in zip(own, target, strict=True))
+    new = tuple(
+        1 if d == 1 or (facts.is_equal(d, 1) and not facts.is_equal(d, t)) else t for d, t in zip(own, target, strict=True)
+    )
     return x if new == own else x.derived(x.builder.emit(MatchCast(x.atom, Tensor(x.type.dtype, new))), x.weak)
 
 

@@ -10,7 +10,7 @@ from minirelax.errors import ArgumentError, DTypeError, ShapeError, UnsupportedE
 from minirelax.frontend import operands
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.operands import as_dtype, asarray, broadcast_shape, conform, kind, shape_text
-from minirelax.frontend.promotion import loop, name_of, promote
+from minirelax.frontend.promotion import Kind, loop, name_of, promote
 from minirelax.frontend.size import Size
 from minirelax.ir.dim import Dim
 from minirelax.ir.graph import Const
@@ -58,7 +58,7 @@ def store(result: TracedArray, out: object, where: object = True, name: str = ""
     if out is None:
         if where is not True:
             raise UnsupportedError(f"np.{name}(..., where=...) needs out=: the other elements would be undefined", "use np.where")
-        return result
+        return result.as_element()
     if not isinstance(out, TracedArray):
         raise UnsupportedError("a traced value cannot be written into an ordinary NumPy array", FILL)
     if not np.can_cast(result.dtype, out.dtype, "same_kind"):
@@ -116,7 +116,7 @@ def _elementwise(ufunc: np.ufunc, inputs: tuple, dtype: str | None) -> TracedArr
     kinds = tuple(map(kind, inputs))
     if name in COMPARISONS:
         return _compare(ufunc, name, inputs, kinds)
-    casts, result = loop(ufunc, kinds)
+    casts, result = loop(ufunc, kinds) if name != "signbit" else ((_sign_kind(*kinds),), "bool")
     if name in LOGICAL:
         casts = ("bool",) * len(casts)
     elif dtype is not None:
@@ -213,6 +213,11 @@ def _weak(name: str | None, inputs: tuple, computed: type, result: type) -> Trac
     dtype = {bool: "bool", int: "i64", float: "f64"}[computed]
     arrays = [as_dtype(x, dtype) for x in inputs]
     return TracedArray(arrays[0].builder, arrays[0].atom, result) if name is None else emit(name, *arrays, weak=result)
+
+
+def _sign_kind(x: Kind) -> str:
+    """Where NumPy converts small integers to float16 to look at their sign, float32 does as well."""
+    return "f32" if x is bool or isinstance(x, np.dtype) and x.kind in "iub" and x.itemsize == 1 else loop(np.signbit, (x,))[0][0]
 
 
 def _float_kind(*xs: object) -> str:

@@ -90,7 +90,10 @@ class BroadcastView(View):
     shape: tuple[Dim, ...]
 
     def read(self, b, whole):
-        return b.op("broadcast_to", whole, shape=self.shape)
+        from minirelax.frontend.array import TracedArray
+        from minirelax.frontend.operands import conform
+
+        return b.op("broadcast_to", conform(TracedArray(b, whole), self.shape).atom, shape=self.shape)
 
     def write(self, b, whole, part):
         raise ShapeError("assignment destination is read-only: it is the result of broadcasting", "copy it first: x = x.copy()")

@@ -24,5 +24,7 @@ from minirelax.ops import (
     transcendental,
 )
 
-__all__ = ["OPS", "arithmetic", "comparison", "create", "elementwise", "index", "lapack", "linalg", "logic", "movement", "panels", "reduce",
-           "rounding", "scatter", "sequence", "transcendental"]
+__all__ = [
+    "OPS", "arithmetic", "comparison", "create", "elementwise", "index", "lapack", "linalg", "logic", "movement", "panels",
+    "reduce", "rounding", "scatter", "sequence", "transcendental",
+]

@@ -155,7 +155,9 @@ class Bound:
         """The call itself, with everything that it needs at hand: on small arrays, looking things up is what costs."""
         free, plain, enter, enter_released = self._free, self.plain, self.machine.enter, self.machine.enter_released
         arena_bytes, empty, threads = self.built.arena_bytes, np.empty, pool.address()
-        outputs = tuple((NUMPY_DTYPES[o.dtype], itemgetter(*o.sizes) if o.sizes else lambda slots: ()) for o in self.built.outputs)
+        outputs = tuple(
+            (NUMPY_DTYPES[o.dtype], itemgetter(*o.sizes) if o.sizes else lambda slots: ()) for o in self.built.outputs
+        )
         (dtype, shape), one = outputs[0] if outputs else (None, None), len(outputs) == 1
 
         def run(arrays):
@@ -230,7 +232,7 @@ class _Call:
 
     def second_look(self, arrays: Sequence[np.ndarray], status: int) -> tuple[int | None, Sequence[np.ndarray]]:
         """Arguments that the native check refused: copy what is not contiguous or not native, then ask once more."""
-        if status & 255 not in (Status.NOT_CONTIGUOUS, Status.ARRAY) or not all(isinstance(a, np.ndarray) for a in arrays):
+        if status & 255 not in (Status.NOT_CONTIGUOUS, Status.ARRAY) or not all(map(_is_array, arrays)):
             return None, arrays
         arrays = [_native(a) for a in arrays]
         status = self.bound.machine.enter(self.frame, self.code, 0, pool.address(), *arrays)
@@ -345,16 +347,23 @@ def read_bytes(address: int, count: int) -> np.ndarray:
     return np.frombuffer((ctypes.c_uint8 * count).from_address(address), np.uint8)
 
 
+def _is_array(x: object) -> bool:
+    """An ndarray that means what its elements say: masks and the products of matrices would be lost."""
+    return type(x) is np.ndarray or isinstance(x, np.ndarray) and not isinstance(x, np.ma.MaskedArray | np.matrix)
+
+
 def _native(array: np.ndarray) -> np.ndarray:
-    """The same values in C order, aligned, in the machine's byte order, as a plain ndarray."""
+    """The same values in C order, aligned, in the machine's byte order, as a plain ndarray with NumPy's own dtype object.
+
+    Unpickled arrays have a dtype object of their own, which even a copy keeps: only a view changes that.
+    """
     dtype = array.dtype.newbyteorder("=")
-    dtype = NUMPY_DTYPES.get(dtype.name, dtype)
-    for known in NUMPY_DTYPES.values():
-        if known == dtype:
-            dtype = known
-    if type(array) is np.ndarray and array.dtype is dtype and array.flags.c_contiguous and array.flags.aligned:
-        return array
-    return np.array(array, dtype, order="C", copy=True, subok=False)
+    dtype = next((known for known in NUMPY_DTYPES.values() if known == dtype), dtype)
+    if array.dtype == dtype and array.flags.c_contiguous and array.flags.aligned:
+        array = np.asarray(array)
+    else:
+        array = np.array(array, dtype, order="C", copy=True, subok=False)
+    return array if array.dtype is dtype else array.view(dtype)
 
 
 @functools.cache

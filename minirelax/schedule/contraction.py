@@ -1,12 +1,12 @@
 """Plan the contractions (matmul, batched matmul, einsum) for register tiles called through a table.
 
-The anchor block is ``sum over k of A * B``.  With n the last spatial axis (on which only B depends) and m the last one on which
-only A depends, every other spatial axis is an outer loop.  A tile of the plan is a block of rows of m by some panels of n: for
-each chunk of k and each panel, the register tiles sweep the rows while the panel of B is in the nearest cache; then the *epilogue*,
-the blocks that follow the anchor, runs on the finished panels (Goto and van de Geijn 2008).
+The anchor block is ``sum over k of A * B``.  With n the last spatial axis (on which only B depends) and m the last one on
+which only A depends, every other spatial axis is an outer loop.  A tile of the plan is a block of rows of m by some panels of
+n: for each chunk of k and each panel, the register tiles sweep the rows while the panel of B is in the nearest cache; then the
+*epilogue*, the blocks that follow the anchor, runs on the finished panels (Goto and van de Geijn 2008).
 
 B is read in place when it is packed already (a weight) or when its rows are contiguous and few rows of A would reuse a
-copy; else a panel is packed into the thread's scratch memory.  A is read in place when k is contiguous, else packed.
+copy; else its panels are copied into the thread's scratch memory.  A is read in place when k is contiguous, else copied.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from minirelax.schedule.flat import depends_on, flatten, merge_group, merge_spat
 K_CHUNK = 384  # rows of B between two passes over the result: 48 KiB of f32 for a panel of 32 columns
 PANELS = 4  # panels of a tile, so that B is copied, and the epilogue runs, in long rows
 TILES = 16  # but not so many that fewer tiles than this are left
+ROWS_BUDGET = 65536  # elements of the rows of A that a panel meets: they stay in L2
 ROWS, MAX_ROWS = 96, 256  # rows of A that share one pass over a panel
 TILE_FLOPS = 4_000_000  # work that makes a tile worth claiming
 PICOSECONDS_PER_FLOP = {"f32": 16, "f64": 32}
@@ -81,8 +82,8 @@ class ContractionPlan:
     def __str__(self) -> str:
         outer = " x ".join(str(a.extent) for a in self.outer) or "1"
         return (
-            f"{self.kernel.name}: {self.m.extent} x {self.n.extent} x {self.k_extent}, outer {outer}, A {self.a.how}, B {self.b.how}, "
-            f"register tile {self.tile.rows} x {self.tile.width}, up to {self.max_rows} rows by {self.max_panels} panels a tile"
+            f"{self.kernel.name}: {self.m.extent} x {self.n.extent} x {self.k_extent}, outer {outer}, "
+            f"A {self.a.how}, B {self.b.how}, register tile {self.tile.rows} x {self.tile.width}, up to {self.max_rows} rows by {self.max_panels} panels a tile"
         )
 
 
@@ -109,7 +110,7 @@ def plan_contraction(kernel: Kernel, tile: RegisterTile) -> ContractionPlan | No
 def _sized(kernel, block, epilogue, outer, m, n, over, a, b, tile) -> ContractionPlan:
     dtype = block.value.dtype
     size, k = itemsize(dtype), product([x.extent for x in over])
-    max_rows = min(MAX_ROWS, max(ROWS, 65536 // max(k, 1))) if isinstance(k, int) else 128
+    max_rows = min(MAX_ROWS, max(ROWS, ROWS_BUDGET // max(k, 1))) if isinstance(k, int) else 128
     max_rows = -(-max_rows // tile.rows) * tile.rows
     per_panel = 2 * max_rows * tile.width * (k if isinstance(k, int) else 128)
     max_panels = max(PANELS, min(16, TILE_FLOPS // max(per_panel, 1)))

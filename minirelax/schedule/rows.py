@@ -22,6 +22,8 @@ from minirelax.schedule.flat import flatten, merge_group, merge_spatial, stride_
 from minirelax.schedule.share_loops import Loop, Step, share_loops, unstored
 
 CHUNK, LOCAL_CHUNK, COLUMN_CHUNK = 16384, 1024, 512  # elements
+FAR = 16  # elements: a cache line of f32
+TRANSPOSED_CHUNK = 64  # where a load jumps: so few columns that the next row still finds their cache lines
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def plan_rows(kernel: Kernel) -> RowPlan:
     rows = shared[:-1] if chunk else shared
     written = {b.buffer for b in kernel.blocks} - {v.name for v in kernel.outputs}
     steps = tuple(_localise(s, rows, chunk, written) for s in steps)
-    width = _width(kernel, steps) if chunk else 0
+    width = _width(kernel, steps, rows, chunk) if chunk else 0
     return _sized(kernel, rows, chunk, width, steps, blocks, written)
 
 
@@ -165,10 +167,19 @@ def _wants_chunks(steps: Sequence[Step], last: Axis) -> bool:
     return all(_jumps(s.block, last.name) < _jumps(s.block, s.over[-1].name) for s in reducing) if reducing else True
 
 
-def _width(kernel: Kernel, steps: Sequence[Step]) -> int:
+def _width(kernel: Kernel, steps: Sequence[Step], rows: tuple[Axis, ...], chunk: Axis) -> int:
     if any(s.over for s in steps):
         return COLUMN_CHUNK
+    if any(_is_transposed(read.indices[0], rows, chunk) for s in steps for read in s.block.loads):
+        return TRANSPOSED_CHUNK
     return LOCAL_CHUNK if kernel.local else CHUNK
+
+
+def _is_transposed(index: Index, rows: tuple[Axis, ...], chunk: Axis) -> bool:
+    """Does a load jump along the chunk's axis, but move to a neighbour along a row axis?"""
+    stride = stride_of(index, chunk.name)
+    jumps = stride is not None and not (isinstance(stride, int) and abs(stride) < FAR)
+    return jumps and any(stride_of(index, a.name) in (1, -1) for a in rows)
 
 
 def _localise(step: Step, rows: tuple[Axis, ...], chunk: Axis | None, local: set[str]) -> Step:

@@ -15,7 +15,9 @@ from minirelax.schedule.contraction import ContractionPlan
 from tests.codegen.native import run_natively
 
 SIZES = [
-    (1, 1, 1), (2, 33, 5), (3, 64, 0), (13, 31, 17), (15, 32, 385), (97, 70, 40), (141, 129, 800), (300, 5, 9), (0, 4, 4), (4, 0, 4)]
+    (1, 1, 1), (2, 33, 5), (3, 64, 0), (13, 31, 17), (15, 32, 385), (97, 70, 40), (141, 129, 800), (300, 5, 9),
+    (0, 4, 4), (4, 0, 4),
+]
 
 
 def einsum(subscripts: str, *types):

@@ -261,3 +261,33 @@ def test_writing_through_any_layout_of_an_argument():
     want = np.zeros((6, 8), np.float32)
     f(want[::2, ::2])
     np.testing.assert_array_equal(wide, want)
+
+
+def single_elements(x):
+    first = x[0]
+    first += 1  # a new number: x stays
+    total = x.sum()
+    same = total
+    total *= 2
+    x[1] *= 2.5  # in float64, then converted
+    view = x[2, ...]
+    view -= 1
+    return first, total, same, x.copy()
+
+
+@pytest.mark.parametrize("target", ["interpret", "cpu"])
+def test_updating_a_single_element_changes_no_array(target):
+    x, y = np.arange(4, dtype=np.int32), np.arange(4, dtype=np.int32)
+    for got, want in zip(jit(single_elements, target=target)(x), single_elements(y), strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(x, y)
+
+
+def test_leading_axes_of_one_element_are_dropped_by_assignment():
+    def f(x, y):
+        x[1:, 0] = y
+        return x
+
+    x, y = np.zeros((3, 2)), np.array([[4.0, 5.0]])
+    np.testing.assert_array_equal(jit(f, target="interpret")(x.copy(), y), f(x, y))

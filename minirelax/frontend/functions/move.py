@@ -36,7 +36,8 @@ def ravel(a, order="C"):
 def transpose(a, axes=None):
     """The axes in another order; reversed if none is given."""
     x = asarray(a)
-    order = tuple(reversed(range(x.ndim))) if axes is None else tuple(axis_number(i, x.ndim) for i in axes)
+    axes = tuple(reversed(range(x.ndim))) if axes is None else axes if isinstance(axes, tuple | list) else (axes,)
+    order = tuple(axis_number(i, x.ndim) for i in axes)
     if sorted(order) != list(range(x.ndim)):
         raise ShapeError(f"axes {axes} don't match array with {x.ndim} axes")
     return x.show(TransposeView(order))

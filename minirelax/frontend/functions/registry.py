@@ -12,12 +12,14 @@ from collections.abc import Callable
 import numpy as np
 
 from minirelax.errors import ArgumentError, UnsupportedError
+from minirelax.frontend.array import TracedArray
 from minirelax.frontend.builder import active
 from minirelax.frontend.operands import is_traced
 from minirelax.frontend.ufuncs import store
 
 FUNCTIONS: dict[str, Callable] = {}  # "sum", "linalg.norm": the traced form
 EAGER: dict[str, Callable] = {}  # the same on real arrays, where NumPy has no such function
+ELEMENTS = ("reduce", "statistics", "contract", "linalg")  # modules whose functions give elements, not arrays without axes
 CREATES: set[str] = set()  # functions that make arrays, which are traced arrays during a trace
 
 
@@ -76,6 +78,7 @@ def _names() -> dict[Callable, str]:
 def _checked(fn: Callable, name: str) -> Callable:
     signature = inspect.signature(fn)
     takes_out = "out" in signature.parameters
+    gives_elements = fn.__module__.rpartition(".")[2] in ELEMENTS
 
     @functools.wraps(fn)
     def call(*args, **kwargs):
@@ -86,7 +89,9 @@ def _checked(fn: Callable, name: str) -> Callable:
             args, kwargs = _known_options(signature, name, args, kwargs, e)
             out = kwargs.pop("out", None) if not takes_out else out
         result = fn(*args, **kwargs)
-        return result if out is None else store(result, out, name=name)
+        if out is not None:
+            return store(result, out, name=name)
+        return result.as_element() if gives_elements and isinstance(result, TracedArray) else result
 
     return call
 

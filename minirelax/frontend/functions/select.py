@@ -22,7 +22,8 @@ def where(condition, x=None, y=None, /):
         return nonzero(condition)
     if x is None or y is None:
         raise ArgumentError("either both or neither of x and y should be given")
-    return emit("where", as_dtype(condition, "bool"), *promoted(x, y))
+    dtype = promote((kind(x), kind(y)))
+    return emit("where", as_dtype(condition, "bool"), *(as_dtype(asarray(v), dtype) for v in (x, y)))  # integers may wrap
 
 
 @function("select")
@@ -52,6 +53,9 @@ def clip(a, a_min=None, a_max=None, *, min=None, max=None):
     """Elements limited to a range; either end may be None."""
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
     x = asarray(a)
+    if x.dtype.kind in "iu" and not x.weak:  # Python integers outside the dtype limit nothing
+        low = None if type(low) is int and low <= np.iinfo(x.dtype).min else low
+        high = None if type(high) is int and high >= np.iinfo(x.dtype).max else high
     x = x if low is None else call_ufunc(np.maximum, (x, low))
     return x.copy() if low is None and high is None else x if high is None else call_ufunc(np.minimum, (x, high))
 
