@@ -60,11 +60,14 @@ def run_demo(args: argparse.Namespace) -> int:
 def run_cache(args: argparse.Namespace) -> int:
     """``cache info`` and ``cache clear``."""
     from minirelax.runtime import object_cache
-    if args.action == "clear":
-        print(f"{object_cache.clear()} entries removed from {object_cache.directory()}")
-    else:
-        found = object_cache.info()
-        print(f"{found.directory}: {found.entries} entries, {found.bytes / 2**20:.1f} MiB")
+    try:
+        if args.action == "clear":
+            print(f"{object_cache.clear()} entries removed from {object_cache.directory()}")
+        else:
+            found = object_cache.info()
+            print(f"{found.directory}: {found.entries} entries, {found.bytes / 2**20:.1f} MiB")
+    except OSError as e:
+        raise UsageError(f"the cache directory: {e}") from None
     return 0
 
 

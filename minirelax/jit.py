@@ -94,15 +94,27 @@ class Entry:
 class JitFunction:
     """A function that is compiled at its first call, and again only when a call does not fit what was assumed.
 
-    Thread-safe.  `.stages`, `.source` and the like describe the latest compilation.
+    Called like the function itself, with the same arguments: arrays of any shape and layout with elements of type bool, int8 to
+    int64, uint8 to uint64, float32 or float64; Python numbers and NumPy scalars; nested lists, tuples, dicts, named tuples and
+    dataclasses of those; strings, types, functions, slices and None are taken as they are.  It returns what the function
+    returns, with NumPy arrays (C-contiguous, sharing no memory with arguments or each other), NumPy scalars where NumPy has
+    them, and Python numbers for sizes and for arithmetic on Python numbers.  Arguments that the function writes to are written
+    to, and returned as they are where it returns them; no others are.
+
+    A call raises `ArgumentError`, `ShapeError`, `DTypeError`, `BranchError`, `UnsupportedError` or `IndexingError` of
+    `minirelax.errors` for a mistake in the call or in the function, with the line that made it, and `RunError` for a size that
+    cannot be computed.  What the function itself raises passes through, as does NumPy's ``LinAlgError``.
+
+    Thread-safe.  `.stages`, `.source` and the like describe the latest compilation; before the first one they raise
+    `ArgumentError`.
     """
 
     def __init__(
         self,
         fn: Callable,
         *,
-        static: tuple[str, ...] = (),
-        constants: tuple[str, ...] = (),
+        static: str | tuple[str, ...] = (),
+        constants: str | tuple[str, ...] = (),
         bounds: Mapping[str, tuple[int, int]] | None = None,
         target: str = "cpu",
         validate: bool = False,
@@ -118,6 +130,7 @@ class JitFunction:
         self._lock = threading.RLock()
 
     def __call__(self, *args, **kwargs):
+        """The function's result for these arguments, by a compiled program: the class says what goes in, comes out, is raised."""
         try:
             if not kwargs:  # the programs themselves find out whether the arguments are arrays, and fit
                 for program, count, finish in self._plain:
@@ -153,22 +166,32 @@ class JitFunction:
     # ---- as in JAX: stop after tracing, lowering, compiling
 
     def trace(self, *args, **kwargs) -> Module:
-        """The traced module for these arguments (values or types), before any pass."""
+        """The traced module for these arguments, before any pass.
+
+        Each argument is a value, or a type such as ``f32["n", 4]``, whose letters are then sizes that may be anything.
+        Raises what a call raises while tracing; nothing is compiled, and `compilations` stays as it is.
+        """
         return self._traced(args, kwargs).module
 
     def lower(self, *args, **kwargs) -> Module:
-        """The module after all passes, for these arguments."""
+        """The module after all passes, for these arguments, which are as in `trace`.  Nothing is compiled."""
         from minirelax.pipeline import passes, run
 
         return run(self._traced(args, kwargs).module, passes(self.bounds or None))[-1].module
 
     def compile(self, *args, **kwargs) -> JitFunction:
-        """Compile for arguments like these now, and return this function."""
+        """Compile for arguments like these (values: their types count, and sizes as examples) now, and return this function.
+
+        Raises what a call raises, except for what is only found while running.
+        """
         self._entry(self.signature.bind(args, kwargs))
         return self
 
     def rebind(self) -> None:
-        """Prepare the weights again at the next call, because they were changed in place."""
+        """Prepare the weights again at the next call, because arrays of `constants` arguments were changed in place.
+
+        New arrays are noticed without this.  Waits for a compilation that is going on in another thread.
+        """
         with self._lock:
             for entry in self._all:
                 entry.program = entry.weights = None
@@ -177,19 +200,19 @@ class JitFunction:
 
     @property
     def compilations(self) -> Compilations:
-        """One entry per compilation: argument types, the facts it rests on, and the lines that asked for them."""
+        """One entry per compilation, oldest first: argument types, the facts it rests on, the lines that asked for them."""
         from minirelax.explore import Compilation, Compilations
 
         return Compilations(Compilation(e.traced.arguments, e.traced.facts, e.milliseconds) for e in self._all)
 
     @property
     def executable(self):
-        """The latest executable."""
+        """The latest executable: a `minirelax.Executable`, which can be pickled, or what interprets the trace."""
         return self._latest.executable
 
     @property
     def stages(self) -> Stages:
-        """The module after each pass of the latest compilation."""
+        """The module after each pass of the latest compilation, by name (``stages["fuse_ops"].module``) or number."""
         from minirelax.explore import Stages
         from minirelax.passes.base import Stage
 
@@ -198,17 +221,20 @@ class JitFunction:
         return Stages([Stage("trace", latest.traced.module, latest.tracing), *own])
 
     def diff(self, name: str, since: str | None = None) -> Diff:
-        """What the pass `name` changed."""
+        """What the pass `name` changed, as a difference of texts; with `since`, everything from after that stage on.
+
+        Raises KeyError, with the names there are, for a stage that does not exist.
+        """
         return self.stages.diff(name, since)
 
     @property
     def source(self) -> str:
-        """The generated code of the latest compilation."""
+        """The generated code of the latest compilation: Numba source, one function per kernel."""
         return self._compiled("source")
 
     @property
     def memory(self) -> MemoryPlan:
-        """The memory plan of the latest compilation."""
+        """The memory plan of the latest compilation: which values share storage, and the peak in bytes as a formula."""
         from minirelax.explore import memory_plan
 
         return memory_plan(self.stages["plan_memory"].module)
@@ -314,17 +340,29 @@ class JitFunction:
 def jit(
     fn: Callable | None = None,
     *,
-    static: tuple[str, ...] = (),
-    constants: tuple[str, ...] = (),
+    static: str | tuple[str, ...] = (),
+    constants: str | tuple[str, ...] = (),
     bounds: Mapping[str, tuple[int, int]] | None = None,
     target: str = "cpu",
     validate: bool = False,
 ) -> JitFunction:
-    """Compile an array function written with NumPy.
+    """Compile an array function written with NumPy: ``@jit``, ``@jit(static="axis")`` or ``jit(fn)``.
 
-    `static` arguments are ordinary Python values: each new one is compiled for.  `constants` are arguments that hold weights:
-    prepared once, as long as the same arrays come.  `bounds` gives declared sizes their smallest and largest value.
-    `target` is "cpu", or "interpret" to run the traced program with NumPy.  `validate` compares all stages at each compilation.
+    fn: takes and returns arrays, Python numbers, and nested containers of them (see `JitFunction`).  An annotation such as
+        ``x: f32["n", 784]`` declares a dtype and sizes: numbers, or letters, which may take any value, the same one wherever
+        the letter stands.  Undeclared arguments have sizes of their own, and what the function asks about them
+        (``x.shape[0] > 16``, equal sizes in a sum) is kept as a guard.
+    static: names of arguments that are ordinary, hashable Python values: each new value is compiled for.
+    constants: names of arguments that hold weights, with the shapes they have: transposed and packed once, and again only
+        when other arrays come, or after `rebind`.
+    bounds: the smallest and largest value of declared sizes, ``{"n": (1, 512)}``: other sizes are refused, and memory is
+        planned with them.
+    target: "cpu", or "interpret" to run the trace with NumPy, op by op, with nothing compiled.
+    validate: at each call, interpret the module after every pass, and compare the results with the trace's and the compiled
+        program's: slow.  Raises `RunError`, which names the first pass that changed a result.
+
+    Raises `ArgumentError` for names of arguments that `fn` does not have, a target that does not exist, or a declaration that
+    cannot be read.
     """
     if fn is None:
         return functools.partial(jit, static=static, constants=constants, bounds=bounds, target=target, validate=validate)

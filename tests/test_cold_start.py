@@ -31,7 +31,8 @@ json.dump({"total": total, "imported": imported, "stages": stages, "source": fn.
 
 def run(cache: Path) -> dict:
     environment = {**os.environ, "MINIRELAX_CACHE_DIR": str(cache), "PYTHONPATH": str(Path(mr.__file__).parent.parent)}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, timeout=300, check=False)
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return json.loads(done.stdout)
 

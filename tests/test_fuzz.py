@@ -68,11 +68,11 @@ FEW = settings(deadline=None, derandomize=True, database=None, suppress_health_c
 
 
 @given(st.randoms(use_true_random=False))
-@settings(FEW, max_examples=40)
+@settings(FEW, max_examples=80)
 def test_traced_programs(r):
     check_program(r, 12, "interpret")
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(8))
 def test_compiled_programs(seed):
     check_program(random.Random(seed), 20, "cpu")

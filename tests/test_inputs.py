@@ -112,6 +112,7 @@ def test_other_names_of_the_integers(dtype):
     assert fn(x).dtype == x.dtype
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
 @pytest.mark.parametrize("special", [lambda a: np.ma.array(a, mask=a > 0), np.asmatrix], ids=["masked", "matrix"])
 def test_arrays_that_mean_something_else_are_refused_at_every_call(special):
     fn = mr.jit(lambda x: x * x)
@@ -182,8 +183,8 @@ def test_writing_to_an_argument_in_any_layout(layout):
 nan, inf = np.nan, np.inf
 SPECIAL = np.array([nan, inf, -inf, -0.0, 0.0, 1.0, -1.5, 1e-45, -1e-40, 3e38, -3e38, 88.8, -104.0], "f4")
 ROWS = np.array(
-    [[1, 2, 3, 4], [nan, 1, 2, 3], [1, inf, 2, -1], [1, -inf, 2, 0], [inf, -inf, 1, 2], [-0.0, 0.0, -0.0, 0.0], [-inf] * 4, [nan] * 4,
-     [3e38, 3e38, 1, 1], [inf, nan, 0, 1], [0, 0, inf, inf], [-1, -2, -0.0, nan]],
+    [[1, 2, 3, 4], [nan, 1, 2, 3], [1, inf, 2, -1], [1, -inf, 2, 0], [inf, -inf, 1, 2], [-0.0, 0.0, -0.0, 0.0], [-inf] * 4,
+     [nan] * 4, [3e38, 3e38, 1, 1], [inf, nan, 0, 1], [0, 0, inf, inf], [-1, -2, -0.0, nan]],
     "f4",
 )  # fmt: skip
 

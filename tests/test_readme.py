@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
     """The contents of README's code blocks in a language."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
 
 
 def test_example_prints_what_is_shown():
@@ -33,8 +33,36 @@ def test_continuous_integration_runs_the_commands():
     assert [line for line in script if line in commands] == commands
 
 
+def test_named_functions_commands_and_variables_exist():
+    import minirelax as mr
+    from minirelax.cli import parser
+
+    names = re.findall(r"`[^`\n]*?\b(?:mr|minirelax)\.([A-Za-z_.]+)", TEXT)
+    assert {"numpy", "errors.CacheWarning", "set_num_threads"} <= set(names)
+    for name in names:
+        found = mr
+        for part in name.split("."):
+            found = getattr(found, part)
+    compiled = re.findall(r"`f\.(\w+)", TEXT)
+    assert len(compiled) >= 7 and all(hasattr(mr.JitFunction, name) for name in compiled)
+    commands = re.findall(r"`python -m minirelax ([^`]+)`", TEXT)
+    assert len(commands) >= 3 and all(parser().parse_args(command.split()) for command in commands)
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "minirelax" / "runtime").glob("*.py"))
+    assert all(name in source for name in re.findall(r"MINIRELAX_\w+", TEXT))
+
+
+def test_the_cache_is_as_private_as_described(tmp_path, monkeypatch):
+    from minirelax.runtime import object_cache
+
+    assert "(directory 0700, files 0600)" in TEXT
+    monkeypatch.setenv("MINIRELAX_CACHE_DIR", str(tmp_path / "cache"))
+    object_cache.write("key", b"content")
+    (entry,) = (tmp_path / "cache").iterdir()
+    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700 and entry.stat().st_mode & 0o777 == 0o600
+    assert object_cache.read("key") == b"content"
+
+
 def test_named_files_exist():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = [name for name in re.findall(r"`((?:minirelax|tutorials|examples)/[\w/.]*)`", text)]
+    named = re.findall(r"`((?:minirelax|tutorials|examples)/[\w/.]*)`", TEXT)
     assert len(named) >= 8
     assert not [name for name in named if not (ROOT / name).exists()]

@@ -14,7 +14,7 @@ from minirelax.ir.dim import product
 from minirelax.ir.loop import Axis
 from minirelax.ir.scalar import Load, Scalar
 from minirelax.ir.types import itemsize
-from minirelax.schedule.contraction import K_CHUNK, RESULT, REUSE, ContractionPlan
+from minirelax.schedule.contraction import K_CHUNK, RESULT, REUSE, ContractionPlan, Operand
 
 
 def contraction_source(plan: ContractionPlan) -> KernelSource:
@@ -108,7 +108,8 @@ class _ContractionWriter:
         self._place_b()
         self.out.line(
             f"call_sweep(table[0], a_address + {self.size}*k_first, a_stride, b_address, b_stride, "
-            f"scratch + {self.size * self.width}*({self.panel} - first_panel), {self.row}, {self.last} - {self.first}, k_rows, k_first)"
+            f"scratch + {self.size * self.width}*({self.panel} - first_panel), {self.row}, "
+            f"{self.last} - {self.first}, k_rows, k_first)"
         )
 
     def _place_a(self) -> None:
@@ -118,22 +119,24 @@ class _ContractionWriter:
             out.line(f"a_address, a_stride = a_copy, {self.k_count}")
         else:
             base = f"({source.dim(a.base)} + {self.first}*{source.factor(a.stride)})"
-            out.line(
-                f"a_address, a_stride = args[{source.signature.buffers.index(a.buffer)}] + {self.size}*{base}, {source.dim(a.stride)}"
-            )
+            out.line(f"a_address, a_stride = {self._start(a)} + {self.size}*{base}, {source.dim(a.stride)}")
+
+    def _start(self, operand: Operand) -> str:
+        """The address of an operand's first element."""
+        return f"args[{self.source.signature.buffers.index(operand.buffer)}]"
 
     def _place_b(self) -> None:
         """Address of the panel of B at the chunk's first k, and the stride from one k to the next."""
         b, out, source = self.plan.b, self.out, self.source
         if b.how == "packed":
-            panel = f"args[{source.signature.buffers.index(b.buffer)}] + {self.size * self.width}*({self.panel}*{self.k_count} + k_first)"
+            panel = f"{self._start(b)} + {self.size * self.width}*({self.panel}*{self.k_count} + k_first)"
             out.line(f"b_address, b_stride = {panel}, {self.width}")
             return
         out.line(f"b_address, b_stride = b_copy + {self._copy_bytes}*({self.panel} - first_panel), {self.width}")
         if b.how == "direct":
             base = f"({source.dim(b.base)} + k_first*{source.factor(b.stride)} + {self.panel}*{self.width})"
             with out.block(f"if {self.panel} < first_copied:"):
-                out.line(f"b_address = args[{source.signature.buffers.index(b.buffer)}] + {self.size}*{base}")
+                out.line(f"b_address = {self._start(b)} + {self.size}*{base}")
                 out.line(f"b_stride = {source.dim(b.stride)}")
 
     @property
@@ -160,8 +163,8 @@ class _ContractionWriter:
                 out.line(f"to = ({K_CHUNK}*({self.panel} - first_panel) + k_row)*{self.width} - {self.panel}*{self.width}")
                 with out.block(f"if {self.columns} == {self.width}:"):
                     if plan.b.how == "direct":
-                        place = f"{source.dim(plan.b.base)} + (k_first + k_row)*{source.factor(plan.b.stride)} + {self.panel}*{self.width}"
-                        start = f"args[{source.signature.buffers.index(plan.b.buffer)}] + {self.size}*({place})"
+                        row = f"{source.dim(plan.b.base)} + (k_first + k_row)*{source.factor(plan.b.stride)}"
+                        start = f"{self._start(plan.b)} + {self.size}*({row} + {self.panel}*{self.width})"
                         out.line(f"copy_{self.width * self.size}(b_copy + {self.size}*(to + {self.panel}*{self.width}), {start})")
                     else:
                         with out.block(f"for column in range({self.width}):"):  # a constant number is what vectorises best

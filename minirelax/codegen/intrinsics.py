@@ -12,6 +12,7 @@ The names end in the dtype: ``exp_f32`` takes and gives a float32 (Numba casts o
 ``fma_reassoc``                 ``acc + a * b``, likewise, with the product fused
 ``floordiv mod fmod``           NumPy's results for all integers and floats; never traps (see `division`)
 ``left_shift right_shift power`` NumPy's results for all integers (see `integer_math`)
+``as_u64``                     a float as a uint64, as C does on x86: negative numbers wrap
 ``quotient rest``               ``//`` and ``%`` of sizes: non-negative int64
 ``select``                      ``select(condition, yes, no)`` without a branch, of two values of one type
 ``bitcast_i32_f32`` ...         the same bits as another type of the same size (source, then result)
@@ -81,6 +82,7 @@ def _numeric() -> dict[str, tuple[Emit, str, tuple[str, ...]]]:
         table |= {f"{name}_{d}": (_llvm(llvm), d, (d,)) for name, llvm in _UNARY.items()}
         table |= {f"{name}_{d}": (_llvm(name), d, (d, d)) for name in _BINARY}
         table |= {f"{name}_{d}": (_float_division(name), d, (d, d)) for name in division.NAMES}
+        table[f"as_u64_{d}"] = (_emit_as_u64, "u64", (d,))
         table[f"fma_{d}"] = (_emit_fma, d, (d, d, d))
         table[f"add_reassoc_{d}"] = (lambda b, acc, x: b.fadd(acc, x, flags=_REORDERED), d, (d, d))
         table[f"mul_reassoc_{d}"] = (lambda b, acc, x: b.fmul(acc, x, flags=_REORDERED), d, (d, d))
@@ -102,6 +104,13 @@ def _math(name: str) -> Emit:
 
 def _llvm(name: str) -> Emit:
     return lambda builder, *arguments: intrinsic(name, *(Value(builder, a) for a in arguments)).value
+
+
+def _emit_as_u64(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    word, half = ir.IntType(64), ir.Constant(x.type, 2.0**63)
+    small = builder.fcmp_unordered("<", x, half)
+    upper = builder.xor(builder.fptosi(builder.fsub(x, half), word), ir.Constant(word, 1 << 63))
+    return builder.select(small, builder.fptosi(x, word), upper)
 
 
 def _float_division(name: str) -> Emit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 
 from minirelax.codegen.kernel import KernelSource
-from minirelax.codegen.scalars import FLOATS, ScalarWriter, index_source, literal_source
+from minirelax.codegen.scalars import FLOATS, ScalarWriter, index_source, integer_arithmetic, literal_source
 from minirelax.ir.dim import Dim, ceildiv, product, symbol
 from minirelax.ir.loop import Axis, Block, neutral
 from minirelax.ir.scalar import Apply, Load, load
@@ -272,5 +272,5 @@ def _combine(reduction: str, dtype: str, total: str, value: str, reorder: bool) 
         return f"({total} {'|' if reduction in ('any', 'max', 'sum') else '&'} {value})"
     match reduction:
         case "sum" | "prod":
-            return f"{dtype}({total} {'+' if reduction == 'sum' else '*'} {value})"
+            return integer_arithmetic("+" if reduction == "sum" else "*", total, value, dtype)
     return f"select({total} {'>' if reduction == 'max' else '<'} {value}, {total}, {value})"

@@ -1,8 +1,9 @@
 """Scalar expressions of the loop IR as Numba source, with NumPy's meaning for every dtype.
 
 Numba widens where NumPy does not (``int32 + int32`` is an int64, a Python float makes an f32 expression f64), divides
-integers with an exception for zero, and loses NaN in ``max``.  So every literal and every narrow integer result is
-spelled with its dtype, and what differs goes through the helpers of `minirelax.codegen.intrinsics`.
+integers with an exception for zero, takes for granted that int64 does not overflow, and loses NaN in ``max``.  So every
+literal and every narrow integer result is spelled with its dtype, int64 is calculated in uint64, and what differs goes
+through the helpers of `minirelax.codegen.intrinsics`.
 
 >>> from minirelax.ir.scalar import apply, literal, load
 >>> from minirelax.ir.dim import symbol
@@ -268,6 +269,8 @@ def _on_integers(function: str, args: list[str], dtype: str) -> str | None:
     narrow = (lambda text: text) if dtype in ("i64", "u64") else (lambda text: f"{dtype}({text})")
     if function in ("equal", "not_equal") or function.startswith(("less", "greater")):
         return f"({a} {_INFIX[function]} {args[1]})"
+    if function in ("add", "subtract", "multiply"):
+        return integer_arithmetic(_INFIX[function], a, args[1], dtype)
     if function in _INFIX and function != "divide":
         return narrow(f"({a} {_INFIX[function]} {args[1]})")
     zero, one = literal_source(0, dtype), literal_source(1, dtype)
@@ -277,13 +280,13 @@ def _on_integers(function: str, args: list[str], dtype: str) -> str | None:
         case "maximum" | "minimum" | "fmax" | "fmin":
             return f"select({a} {'>' if function in ('maximum', 'fmax') else '<'} {args[1]}, {a}, {args[1]})"
         case "negative":
-            return narrow(f"(-{a})") if dtype[0] == "i" else f"{dtype}({zero} - {a})"
+            return integer_arithmetic("-", zero, a, dtype)
         case "absolute":
-            return a if dtype[0] == "u" else f"select({a} < {zero}, {narrow(f'(-{a})')}, {a})"
+            return a if dtype[0] == "u" else f"select({a} < {zero}, {integer_arithmetic('-', zero, a, dtype)}, {a})"
         case "sign":
             return f"select({a} > {zero}, {one}, select({a} < {zero}, {narrow(f'({zero} - {one})')}, {zero}))"
         case "square":
-            return narrow(f"({a} * {a})")
+            return integer_arithmetic("*", a, a, dtype)
         case "invert":
             return narrow(f"(~{a})")
         case "left_shift" | "right_shift":
@@ -301,11 +304,18 @@ def _on_integers(function: str, args: list[str], dtype: str) -> str | None:
     return None
 
 
+def integer_arithmetic(sign: str, a: str, b: str, dtype: str) -> str:
+    """``a + b``, ``a - b`` or ``a * b`` as source; overflow wraps, where Numba would leave it undefined for int64."""
+    return f"i64(u64({a}) {sign} u64({b}))" if dtype == "i64" else f"{dtype}({a} {sign} {b})"
+
+
 def _cast(text: str, old: str, new: str) -> str:
     if new == old:
         return text
     if new == "bool":
         return f"({text} != {literal_source(0, old)})"
+    if old in FLOATS and new == "u64":
+        return f"as_u64_{old}({text})"
     if old in FLOATS and new not in FLOATS:  # as C does on x86: through the next wider signed integer
         through = {"i8": "i32", "u8": "i32", "i16": "i32", "u16": "i32", "u32": "i64"}.get(new)
         return f"{new}({through}({text}))" if through else f"{new}({text})"

@@ -29,7 +29,9 @@ class TracedArray:
     `weak` is the Python type of a scalar that promotes as a Python number does; None for arrays.
     """
 
-    __slots__ = ("builder", "weak", "_atom", "_version", "_parent", "_view", "_unclear", "_tainted", "reshaped", "constant", "element")
+    __slots__ = (
+        "builder", "weak", "_atom", "_version", "_parent", "_view", "_unclear", "_tainted", "reshaped", "constant", "element",
+    )  # fmt: skip
 
     def __init__(
         self, builder: Builder, atom: Atom, weak: type | None = None, parent: TracedArray | None = None, view: View | None = None

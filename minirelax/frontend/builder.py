@@ -6,14 +6,14 @@ Every value gets its name when it is born (``v0``, ``v1``, ...) and its binding 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minirelax.errors import ArgumentError, CompileError, DTypeError, user_frame
+from minirelax.errors import ArgumentError, CompileError, DTypeError, ShapeError, user_frame
 from minirelax.frontend.facts import Facts
 from minirelax.frontend.size import Size
 from minirelax.ir.dim import Dim, DimExpr
@@ -37,6 +37,7 @@ class Builder:
         self.constants: list[Constant] = []
         self.user_sizes: dict[str, Dim] = {}  # the user's letters -> our sizes
         self.memory: dict[object, object] = {}  # results that must not be computed twice, such as the indices of a mask
+        self.seen: list[tuple[Type, ...]] = []  # for each binding, its operands' types when it was made
         self.closed = False
         self._taken = {"inf", "nan"}
         self._count = 0
@@ -72,6 +73,7 @@ class Builder:
         """Bind an expression whose type is known."""
         found = user_frame()
         var = Var(self.fresh(), type_)
+        self.seen.append(tuple(map(self.type_of, expr.operands())))
         self.bindings.append(Binding(var, expr, Source(*found) if found else None))
         return var
 
@@ -141,13 +143,34 @@ class Builder:
         def latest(atom: Atom) -> Atom:
             return final.get(atom.name) or replace(atom, type=self.resolve_type(atom.type)) if isinstance(atom, Var) else atom
 
-        done = []
-        for b in self.bindings:
+        done: list[Binding] = []
+        for b, seen in zip(self.bindings, self.seen, strict=True):
             expr = self._resolved(b.value).map_operands(latest)
-            type_ = expr.infer(*(a.type for a in expr.operands())) if isinstance(expr, Op) else self.resolve_type(b.var.type)
+            try:
+                type_ = expr.infer(*(a.type for a in expr.operands())) if isinstance(expr, Op) else self.resolve_type(b.var.type)
+            except ShapeError:
+                expr = self._as_seen(b, latest, seen, done)
+                type_ = expr.infer(*(a.type for a in expr.operands()))
             final[b.var.name] = Var(b.var.name, Tuple(type_) if isinstance(type_, tuple) else type_)
             done.append(replace(b, var=final[b.var.name], value=expr))
         return tuple(done), final
+
+    def _as_seen(self, b: Binding, latest: Callable[[Atom], Atom], seen: tuple[Type, ...], done: list[Binding]) -> Expr:
+        """The expression on operands with the sizes that they had when it was made, which fitted.
+
+        Facts taken since may simplify two expressions of one size differently; a match_cast makes them one again.
+        """
+        types = {a: t for a, t in zip(b.value.operands(), seen, strict=True) if isinstance(t, Tensor)}
+
+        def cast(atom: Atom) -> Atom:
+            if atom not in types or isinstance(atom, Const):
+                return latest(atom)
+            shape = tuple(map(self.facts.substituted, types[atom].shape))
+            var = Var(self.fresh(), Tensor(types[atom].dtype, shape))
+            done.append(Binding(var, MatchCast(latest(atom), var.type), b.source))
+            return var
+
+        return map_dims(b.value, self.facts.substituted).map_operands(cast)
 
     def _resolved(self, expr: Expr) -> Expr:
         if isinstance(expr, MatchCast):

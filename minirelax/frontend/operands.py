@@ -158,7 +158,8 @@ def fits(dims: tuple[Dim, ...], target: tuple[Dim, ...]) -> bool:
     if len(dims) > len(target):
         return False
     for d, wanted in zip(dims, target[len(target) - len(dims) :], strict=True):
-        if d == 1 or facts.is_equal(d, wanted):
+        d = facts.resolve(d)  # an axis before this one may have said something about it
+        if facts.is_equal(d, 1) or facts.is_equal(d, wanted):
             continue
         other = next((o for o in (wanted, 1) if facts.truth("==", d, o) and facts.may_assume(d - o)), None)
         if other is None:
@@ -276,7 +277,8 @@ def _size_fits(size: Size, dtype: str) -> None:
     numpy_dtype = NUMPY_DTYPES[dtype]
     if numpy_dtype.kind in "iu" and dtype != "i64":
         info, facts = np.iinfo(numpy_dtype), size.builder.facts
-        if not (facts.decide("<=", size.dim, info.max, declared=True) and facts.decide("<=", info.min, size.dim, declared=True)):
+        small = info.max >= 2**63 - 1 or facts.decide("<=", size.dim, info.max, declared=True)
+        if not (small and facts.decide("<=", info.min, size.dim, declared=True)):
             raise DTypeError(f"Python integer {size} out of bounds for {numpy_dtype}", RANGE_HINT)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import keyword
 import re
 import sys
 import types
@@ -96,7 +97,7 @@ class Call:
 class Signature:
     """The parameters of a user's function, read once."""
 
-    def __init__(self, fn: Callable, static: tuple[str, ...] = (), constants: tuple[str, ...] = ()):
+    def __init__(self, fn: Callable, static: str | tuple[str, ...] = (), constants: str | tuple[str, ...] = ()):
         self.fn = fn
         self.name = getattr(fn, "__name__", type(fn).__name__)
         self.inspected = inspect.signature(fn)
@@ -248,6 +249,8 @@ def as_argument(value: object, path: str, declared: Tensor | None) -> tuple[np.n
 def identifier(path: str) -> str:
     """A path as a name of the IR: ``p['w']`` as ``p_w``."""
     name = re.sub(r"\W+", "_", path).strip("_")
+    if keyword.iskeyword(name):
+        return f"{name}_"
     return name if name.isidentifier() else f"_{name}"
 
 

@@ -32,6 +32,7 @@ from minirelax.ir.dim import Dim, DimExpr, names, substitute, symbol
 from minirelax.ir.graph import Atom, Binding, Const, Dataflow, Expr, Function, Guard, MakeTuple, MatchCast, Module, Var
 from minirelax.ir.op import substitute_dims
 from minirelax.ir.types import DType, Tensor, Tuple, substitute_type, symbols
+from minirelax.ir.verify_kernel import is_name
 
 assert _functions.FUNCTIONS  # methods of traced arrays find their functions there
 
@@ -150,6 +151,8 @@ def _parameters(b: Builder, call: Call) -> list[Parameter]:
     """One parameter for each array: declared sizes, fresh ones for the rest; weights have the sizes they have."""
     for type_ in call.declared:
         for name in sorted(symbols(type_)) if type_ is not None else ():
+            if not is_name(name):
+                raise ArgumentError(f"a size cannot be called {name!r}", "choose a name that Python could give to a variable")
             b.facts.taken.add(name)
             b.user_sizes.setdefault(name, symbol(name))
             b.unique(name)

@@ -77,6 +77,7 @@ class KernelBuilder:
     def finish(self, name: str, outputs: tuple[TensorExpr, ...], names: tuple[str, ...] | None = None) -> Kernel:
         """The kernel that computes `outputs`; a local buffer that is returned as it is becomes the output itself."""
         names = names or (("out",) if len(outputs) == 1 else tuple(f"out{i}" for i in range(len(outputs))))
+        names = tuple(self._free(n) for n in names)
         out, renamed = [], {}
         for out_name, expr in zip(names, outputs, strict=True):
             local = self._returned_local(expr)
@@ -95,7 +96,7 @@ class KernelBuilder:
         return _read(local)
 
     def _new_local(self, shape, dtype) -> Var:
-        taken = {v.name for v in (*self.inputs, *self.local)}
+        taken = {v.name for v in (*self.inputs, *self.local)} | self.taken
         name = next(n for n in (f"t{i}" for i in itertools.count()) if n not in taken)
         self.local.append(Var(name, Tensor(dtype, shape)))
         return self.local[-1]
@@ -114,6 +115,11 @@ class KernelBuilder:
 
     def _names(self, pool: tuple[str, ...]):
         return (n for n in (*pool, *(f"{pool[0]}{i}" for i in range(8, 40))) if n not in self.taken)
+
+    def _free(self, name: str) -> str:
+        while name in self.taken:
+            name += "_"
+        return name
 
     def _returned_local(self, expr: TensorExpr) -> Var | None:
         probe = tuple(symbol(f"_{i}") for i in range(len(expr.shape)))

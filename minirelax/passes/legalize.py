@@ -31,20 +31,36 @@ def main(x: f32[n], y: f32[2*m], z: f32[m]) -> f32[2*m]:
         output(v1, v2)
     return v2
 
+A literal that the program returns becomes a value, made by a kernel like any other.
+
 Every kernel computes one op; `fuse_ops` and `fuse_kernels` join them.  Reshapes become kernels too: those that are left
 alone become views in `lower_calls`.  The function ``bind`` keeps its ops: it runs once, by their `numpy` rules.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from minirelax.ir.dim import Dim, symbol
-from minirelax.ir.graph import Binding, CallKernel, CallLibrary, Const, Dataflow, Expr, Function, Module, Var
+from minirelax.ir.graph import (
+    Binding,
+    CallKernel,
+    CallLibrary,
+    Const,
+    Dataflow,
+    Expr,
+    Function,
+    MakeTuple,
+    Module,
+    Var,
+    fresh_names,
+)
 from minirelax.ir.op import Op
 from minirelax.ir.scalar import literal
 from minirelax.ir.tensor import TensorExpr, lower_to_kernel
 from minirelax.ir.types import symbols
+from minirelax.ops.create import Full
 from minirelax.passes.base import BIND
 from minirelax.passes.grouping import names_inside
 from minirelax.passes.share_kernels import KernelTable
@@ -61,17 +77,33 @@ class _Legalization:
     """The kernels made so far, also by what they were made of."""
 
     def __init__(self, module: Module):
-        self.table = KernelTable.of(module)
+        self.module, self.table = module, KernelTable.of(module)
         self.known: dict[tuple, tuple[str, tuple[Dim, ...]]] = {}
 
     def function(self, function: Function) -> Function:
-        return replace(
-            function,
-            body=tuple(
-                Dataflow(tuple(map(self._binding, p.bindings)), p.outputs) if isinstance(p, Dataflow) else self._binding(p)
-                for p in function.body
-            ),
-        )
+        names = fresh_names(function, self.module)
+        body = [p if isinstance(p, Dataflow) else self._binding(p) for p in function.body]
+        body = [self._block(p, names) if isinstance(p, Dataflow) else p for p in body]
+        result = function.result
+        if isinstance(result, Const):
+            made, result = self._value(result, names)
+            body.append(Dataflow((made,), (result,)))
+        return replace(function, body=tuple(body), result=result)
+
+    def _block(self, block: Dataflow, names: Iterator[str]) -> Dataflow:
+        out: list[Binding] = []
+        for b in block.bindings:
+            if isinstance(b.value, MakeTuple) and any(isinstance(a, Const) for a in b.value.items):
+                made = {a: self._value(a, names) for a in b.value.items if isinstance(a, Const)}
+                out += [binding for binding, _ in made.values()]
+                b = replace(b, value=b.value.map_operands(lambda a, made=made: made[a][1] if a in made else a))
+            out.append(self._binding(b))
+        return Dataflow(tuple(out), block.outputs)
+
+    def _value(self, literal: Const, names: Iterator[str]) -> tuple[Binding, Var]:
+        """A binding that gives a literal a name."""
+        var = Var(next(names), literal.type)
+        return Binding(var, self._call(Full(literal, ()))), var
 
     def _binding(self, binding: Binding) -> Binding:
         return replace(binding, value=self._call(binding.value)) if isinstance(binding.value, Op) else binding

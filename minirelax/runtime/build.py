@@ -225,7 +225,7 @@ class _Builder:
     def _guards(self) -> None:
         for g in self.main.guards:
             message = self._check("guard", f"{g.left} {g.relation} {g.right}")
-            self.asm.guard(COMPARISONS[g.relation], self.size(g.left), self.size(g.right), message)
+            self.asm.guard(COMPARISONS[g.relation], *(self.size(_in_range(d)) for d in (g.left, g.right)), message)
 
     def _check(self, kind: str, subject: str, axis: int = -1, expected: str = "") -> int:
         self.checks.append(Check(kind, subject, axis, expected))
@@ -446,6 +446,11 @@ class _Builder:
         for tensor, storage in self.storage_of.items():
             if storage == var.name:
                 self.addresses[tensor] = self.addresses[storage]
+
+
+def _in_range(d: Dim) -> Dim:
+    """A number to compare sizes with, cut to 64 bits: no size is that large anyway."""
+    return max(-(2**63), min(d, 2**63 - 1)) if isinstance(d, int) else d
 
 
 def _bytes(type_: Tensor) -> Dim:

@@ -110,11 +110,13 @@ def _environment() -> str:
     """Everything besides the caller's text that decides object code."""
     import llvmlite
     import llvmlite.binding as llvm
+    import numpy
 
     package = sys.modules["minirelax"]
     return "\n".join([
         f"minirelax {getattr(package, '__version__', '')} recipe {machine_code.RECIPE}",
-        f"numba {numba_version()} llvmlite {llvmlite.__version__} python {sys.implementation.cache_tag}{sys.abiflags}",
+        f"numba {numba_version()} llvmlite {llvmlite.__version__} numpy {numpy.__version__}",
+        f"python {sys.implementation.cache_tag}{sys.abiflags}",
         f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {machine_code.host_features()}",
     ])
 
@@ -170,7 +172,7 @@ def _entries() -> Iterable[os.DirEntry[str]]:
     try:
         with os.scandir(directory()) as found:
             return [entry for entry in found if entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False)]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

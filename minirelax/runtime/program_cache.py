@@ -29,7 +29,10 @@ def load(key: str, stages: Callable[[], tuple]) -> Executable | None:
     data = object_cache.read(key)
     if data is None:
         return None
-    built, prepare = pickle.loads(data)
+    try:
+        built, prepare = pickle.loads(data)
+    except Exception:  # whole, but of classes that are no more: the key should have told, compiling again always helps
+        return None
     return Executable(built, prepare, stages)
 
 

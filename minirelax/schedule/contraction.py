@@ -83,7 +83,8 @@ class ContractionPlan:
         outer = " x ".join(str(a.extent) for a in self.outer) or "1"
         return (
             f"{self.kernel.name}: {self.m.extent} x {self.n.extent} x {self.k_extent}, outer {outer}, "
-            f"A {self.a.how}, B {self.b.how}, register tile {self.tile.rows} x {self.tile.width}, up to {self.max_rows} rows by {self.max_panels} panels a tile"
+            f"A {self.a.how}, B {self.b.how}, register tile {self.tile.rows} x {self.tile.width}, "
+            f"up to {self.max_rows} rows by {self.max_panels} panels a tile"
         )
 
 

@@ -68,7 +68,8 @@ def test_sweep_over_rows(tiles, dtype):
             operands = (a.ctypes.data, k + 3, b.ctypes.data, shape.width, c.ctypes.data, shape.width + 2)
             tiles[f"sweep_{dtype}"](*operands, rows, k, accumulate)
             assert (c[:rows, shape.width :] == 7).all()
-            np.testing.assert_allclose(c[:rows, : shape.width], want + 7 * accumulate, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 100)
+            got, tolerance = c[:rows, : shape.width], TOLERANCE[dtype]
+            np.testing.assert_allclose(got, want + 7 * accumulate, rtol=tolerance, atol=100 * tolerance)
             assert (c[rows:] == 7).all()
 
 

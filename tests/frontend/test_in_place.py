@@ -291,3 +291,12 @@ def test_leading_axes_of_one_element_are_dropped_by_assignment():
 
     x, y = np.zeros((3, 2)), np.array([[4.0, 5.0]])
     np.testing.assert_array_equal(jit(f, target="interpret")(x.copy(), y), f(x, y))
+
+
+def test_two_axes_of_one_size_that_is_one():
+    def f(x, y):
+        x[:, 2:2] = y @ y.T
+        return x
+
+    x, y = np.zeros((1, 3)), np.ones((1, 2))
+    np.testing.assert_array_equal(jit(f, target="interpret")(x.copy(), y), f(x, y))

@@ -10,7 +10,7 @@ from minirelax.ir.parser import parse
 from minirelax.passes.bind_shapes import bind_shapes, heap_slots
 from minirelax.passes.pack_weights import pack_weights
 from minirelax.passes.plan_memory import plan_memory, planned_bytes, upper_bound
-from minirelax.pipeline import GRAPH_PASSES, KERNEL_PASSES, call_passes, passes, run
+from minirelax.pipeline import GRAPH_PASSES, KERNEL_PASSES, call_passes, compile_module, passes, run
 from tests.passes.programs import PROGRAMS
 
 
@@ -281,3 +281,19 @@ def test_every_size_has_one_slot():
 def test_options_reach_the_passes():
     assert [p.__name__ for p in call_passes({"n": (1, 2)})] == ["pack_weights", "lower_calls", "plan_memory", "bind_shapes"]
     assert all("n" not in s for s in storages(compiled(PROGRAMS["mlp"][0], bounds={"n": (1, 8)})))
+
+
+@pytest.mark.parametrize("result", ["v1", "v2"])
+def test_a_literal_that_is_returned_becomes_a_value(result):
+    function, kind = {"v1": ("bool[()]", "bool[()]"), "v2": ("Tuple[bool[()], bool[()]]",) * 2}[result]
+    module = parse(f"""
+def main(x: f32[n], c: bool[()]) -> {function}:
+    with dataflow():
+        v0: bool[()] = full(bool(True), shape=())
+        v1: bool[()] = where(c, v0, v0)
+        v2: Tuple[bool[()], bool[()]] = (v1, v0)
+        output({result})
+    return {result}
+""")
+    found = compile_module(module).bind()((np.zeros(3, "f4"), np.array(False)))
+    assert [bool(v) for v in found] == [True] * len(found)

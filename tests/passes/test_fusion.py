@@ -1,5 +1,6 @@
 """Which calls become one kernel, and what the kernels look like."""
 
+import numpy as np
 import pytest
 
 from minirelax.ir.interpret import interpret
@@ -224,3 +225,20 @@ def main(x: f32[n]) -> f32[n]:
         output(v1)
     return v1""")
     assert calls(module) == ["exp_scaled"]
+
+
+def test_a_fused_function_has_no_parameter_named_as_a_constant():
+    module = parse("""
+c0: f32[20] = constant([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0])
+
+def main(x: f32[20]) -> f32[20]:
+    with dataflow():
+        v0: f32[20] = add(x, c0)
+        v1: f32[20] = multiply(v0, c0)
+        output(v1)
+    return v1
+""")
+    stages = run(module, KERNEL_PASSES)
+    x = np.arange(20, dtype=np.float32)
+    for stage in stages:
+        np.testing.assert_array_equal(interpret(stage.module, x), (x + np.arange(20) % 10) * (np.arange(20) % 10))

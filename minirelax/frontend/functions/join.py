@@ -42,7 +42,8 @@ def concatenate(arrays, /, axis=0, *, dtype=None):
                 f"concatenate along axis {i}, or cut or pad one of them",
             )
     xs = [as_dtype(x, name_of(dtype)) for x in xs] if dtype is not None else list(promoted_arrays(*xs))
-    xs = [conform(x, tuple(x.dims[i] if i == at else xs[0].dims[i] for i in range(x.ndim))) for x in xs]
+    shape = [next((d for d in ds if isinstance(d, int)), ds[0]) for ds in zip(*(x.dims for x in xs), strict=True)]
+    xs = [conform(x, (*shape[:at], x.dims[at], *shape[at + 1 :])) for x in xs]
     return xs[0].derived(xs[0].builder.op("concatenate", tuple(x.atom for x in xs), axis=at))
 
 

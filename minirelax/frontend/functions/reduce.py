@@ -146,7 +146,13 @@ def _count_where(x: TracedArray, where: object, axis: object, keepdims: bool) ->
 
 
 def _reduce(name: str, x: TracedArray, axis: object, keepdims: bool) -> TracedArray:
-    return x.derived(x.builder.op(name, x.atom, axes=axes_tuple(axis, x.ndim), keepdims=bool(keepdims)))
+    axes = axes_tuple(_any_axis(axis, x), x.ndim)
+    return x.derived(x.builder.op(name, x.atom, axes=axes, keepdims=bool(keepdims)))
+
+
+def _any_axis(axis: object, x: TracedArray) -> object:
+    """`axis`; for an array without axes NumPy lets 0 and -1 pass in reductions, as if they were None."""
+    return None if x.ndim == 0 and isinstance(axis, int) and axis in (0, -1) else axis
 
 
 def _where(where: object, x: TracedArray, identity: object) -> TracedArray:
@@ -165,7 +171,7 @@ def _extreme(
         return _extreme_from(name, ufunc, x, axis, keepdims, initial, where)
     if where is not True:
         raise ShapeError(f"reduction operation '{ufunc.__name__}' does not have an identity: to use where=, specify initial=")
-    for i in axes_tuple(axis, x.ndim):
+    for i in axes_tuple(_any_axis(axis, x), x.ndim):
         what = f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
         operands.require_nonempty(x.dims[i], what, "say what the result for no elements is: initial=")
     return _reduce(name, x, axis, keepdims)
@@ -175,7 +181,7 @@ def _extreme_from(name, ufunc, x, axis, keepdims, initial, where):
     """One more element, the initial value, along one of the axes: then there always is one."""
     start = as_dtype(initial, x.type.dtype)
     x = _where(where, x, start)
-    axes = axes_tuple(axis, x.ndim)
+    axes = axes_tuple(_any_axis(axis, x), x.ndim)
     if not axes:
         return call_ufunc(ufunc, (x, start))
     widths = tuple((0, 1) if i == axes[0] else (0, 0) for i in range(x.ndim))
@@ -184,7 +190,7 @@ def _extreme_from(name, ufunc, x, axis, keepdims, initial, where):
 
 
 def _position(name: str, x: TracedArray, axis: object, keepdims: bool) -> TracedArray:
-    if axis is None:
+    if _any_axis(axis, x) is None:
         flat = x.derived(reshape(x.builder, x.atom, (product(x.dims),)))
         operands.require_nonempty(flat.dims[0], f"attempt to get {name} of an empty sequence")
         found = x.derived(x.builder.op(name, flat.atom, axis=0, keepdims=False))

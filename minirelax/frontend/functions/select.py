@@ -9,7 +9,7 @@ from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.move import swapaxes
 from minirelax.frontend.functions.registry import function
 from minirelax.frontend.indexing import nonzero as nonzero_indices
-from minirelax.frontend.operands import as_dtype, asarray, axis_number, broadcast_shape, conform, kind, promoted
+from minirelax.frontend.operands import as_dtype, asarray, axis_number, broadcast_shape, conform, kind
 from minirelax.frontend.promotion import promote
 from minirelax.frontend.ufuncs import call_ufunc, emit, store
 from minirelax.ir.dim import maximum, minimum
