@@ -55,13 +55,10 @@ def compile_module(module: Module, bounds: Bounds | None = None, progress: Calla
     stages = module_stages(module, bounds, lambda stage: tell(stage.name))
     start = time.perf_counter()
     built = build(stages[-1].module, lambda i, k, name: tell(f"planning {name}", i + 1, k))
-    build_stage = Stage("build", built, 1e3 * (time.perf_counter() - start))
-    return Executable(
-        built,
-        preparation(stages[-1].module),
-        (*stages, build_stage),
-        on_kernel=lambda i, k, name: tell(f"compiling {name}", i + 1, k),
-    )
+    prepare = preparation(stages[-1].module)
+    executable = Executable(built, prepare, (), lambda i, k, name: tell(f"compiling {name}", i + 1, k))
+    executable.keep((*stages, Stage("build", built, 1e3 * (time.perf_counter() - start))))
+    return executable
 
 
 def module_stages(

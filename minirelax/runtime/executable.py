@@ -60,6 +60,10 @@ class Executable:
             self._stages = self._stages()
         return self._stages
 
+    def keep(self, stages: tuple) -> None:
+        """Remember the stages that led here, with the time that each took."""
+        self._stages = stages
+
     @property
     def module(self) -> Module:
         """The module that was built."""
