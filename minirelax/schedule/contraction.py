@@ -28,7 +28,7 @@ ROWS, MAX_ROWS = 96, 256  # rows of A that share one pass over a panel
 TILE_FLOPS = 4_000_000  # work that makes a tile worth claiming
 PICOSECONDS_PER_FLOP = {"f32": 16, "f64": 32}
 RESULT = "tile.result"  # the buffer that holds the finished panel
-REUSE = 24  # rows from which packing a panel of an unpacked B pays
+REUSE = 40  # rows from which copying a panel of an unpacked B pays
 
 
 @dataclass(frozen=True)
