@@ -296,7 +296,9 @@ class JitFunction:
             self._all.append(entry)
             if entry.plain and not call.static and not self.validate and all(tree is LEAF for tree in call.trees.values()):
                 finish = None if entry.one_array else entry.result
-                self._plain = ((entry.bind(()), len(call.arrays), finish), *self._plain)[:MOST_PLAIN]
+                program = entry.bind(())
+                run = getattr(program, "run", program)
+                self._plain = ((run, len(call.arrays), finish), *self._plain)[:MOST_PLAIN]
             return entry
 
     def _executable(self, module: Module):
