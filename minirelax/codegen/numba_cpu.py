@@ -14,6 +14,7 @@ from minirelax.codegen.intrinsics import SIGNED, UNSIGNED, numba_intrinsics
 from minirelax.codegen.kernel import Signature
 from minirelax.codegen.micro_kernels import DTYPES, tile_shape
 from minirelax.codegen.rows import row_source
+from minirelax.codegen.scalars import LIBM
 from minirelax.ir.dim import Dim
 from minirelax.ir.loop import Kernel
 from minirelax.schedule.contraction import ContractionPlan, RegisterTile
@@ -75,33 +76,7 @@ def source_globals() -> dict[str, object]:
 
     casts = {"f32": types.float32, "f64": types.float64} | {d: getattr(types, d.replace("i", "int")) for d in SIGNED}
     casts |= {d: getattr(types, d.replace("u", "uint")) for d in UNSIGNED}
-    libm = {
-        f"math_{n}": getattr(math, n)
-        for n in (
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "atan2",
-            "sinh",
-            "cosh",
-            "tanh",
-            "asinh",
-            "acosh",
-            "atanh",
-            "exp",
-            "expm1",
-            "log",
-            "log2",
-            "log10",
-            "log1p",
-            "erf",
-            "hypot",
-            "pow",
-        )
-    }
+    libm = {f"math_{n}": getattr(math, n) for n in LIBM.values()}
     return {
         **numba_intrinsics(),
         **casts,

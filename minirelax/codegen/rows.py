@@ -97,27 +97,34 @@ class _RowWriter:
 
     def shared_loop(self, loop: Loop) -> None:
         """One loop in which elementwise steps store and reducing steps accumulate."""
-        out, source, axis = self.out, self.source, loop.axis
+        axis = loop.axis
         sums = {s.block.buffer: _Sum(self, s, axis.extent) for s in loop.steps if s.over}
         for total in sums.values():
             total.start()
         scalars = self._scalars(loop.steps[0])
         scalars.hoist([s.block.value for s in loop.steps], [axis.name])
-        if any(t.blocked for t in sums.values()):
-            first, extent = source.names.fresh(f"{axis.name}_first"), source.dim(axis.extent)
-            with out.block(f"for {first} in range(0, {extent}, {SUM_BLOCK}):"):
-                for total in sums.values():
-                    total.start_block()
-                with out.block(f"for {source.axis(axis.name)} in range({first}, min({first} + {SUM_BLOCK}, {extent})):"):
-                    self._iteration(loop, sums, scalars)
-                for total in sums.values():
-                    total.end_block()
-        else:
-            with self._loops((axis,)):
-                self._iteration(loop, sums, scalars)
+        with self._accumulation(axis, tuple(sums.values())):
+            self._iteration(loop, sums, scalars)
         for step in loop.steps:
             if step.over:
                 self._store(step.block, sums[step.block.buffer].result())
+
+    @contextmanager
+    def _accumulation(self, axis: Axis, sums: tuple[_Sum, ...]):
+        """The loop over a reduction's axis; in blocks, each with partial sums, if one of the sums is long."""
+        if not any(total.blocked for total in sums):
+            with self._loops((axis,)):
+                yield
+            return
+        out, source = self.out, self.source
+        first, extent = source.names.fresh(f"{axis.name}_first"), source.dim(axis.extent)
+        with out.block(f"for {first} in range(0, {extent}, {SUM_BLOCK}):"):
+            for total in sums:
+                total.start_block()
+            with out.block(f"for {source.axis(axis.name)} in range({first}, min({first} + {SUM_BLOCK}, {extent})):"):
+                yield
+            for total in sums:
+                total.end_block()
 
     def _iteration(self, loop: Loop, sums: dict[str, _Sum], scalars: ScalarWriter) -> None:
         """The loop's body; what one step computes, later ones use by name."""
@@ -155,20 +162,12 @@ class _RowWriter:
     def _reduce_scalar(self, step: Step) -> None:
         total = _Sum(self, step, step.over[-1].extent)
         total.start()
-        axis, out, source = step.over[-1], self.out, self.source
+        axis = step.over[-1]
         with self._loops(step.over[:-1]):
             scalars = self._scalars(step)
             scalars.hoist([step.block.value], [axis.name])
-            if total.blocked:
-                first, extent = source.names.fresh(f"{axis.name}_first"), source.dim(axis.extent)
-                with out.block(f"for {first} in range(0, {extent}, {SUM_BLOCK}):"):
-                    total.start_block()
-                    with out.block(f"for {source.axis(axis.name)} in range({first}, min({first} + {SUM_BLOCK}, {extent})):"):
-                        total.add(scalars)
-                    total.end_block()
-            else:
-                with self._loops(step.over[-1:]):
-                    total.add(scalars)
+            with self._accumulation(axis, (total,)):
+                total.add(scalars)
         self._store(step.block, total.result())
 
     def _reduce_vector(self, step: Step) -> None:

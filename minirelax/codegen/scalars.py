@@ -44,7 +44,7 @@ _INFIX = {
     "logical_or": "|",
     "logical_xor": "^",
 }
-_LIBM = {
+LIBM = {  # NumPy's names of what the C library computes, and the C names
     "sin": "sin",
     "cos": "cos",
     "tan": "tan",
@@ -259,8 +259,8 @@ def _on_floats(function: str, args: list[str], dtype: str) -> str | None:
     native = "pow" if function in ("power", "float_power") else function
     if (native, dtype) in SUPPORTED:
         return f"{native}_{dtype}({', '.join(args)})"
-    if function in _LIBM:
-        return f"{dtype}(math_{_LIBM[function]}({', '.join(args)}))"
+    if function in LIBM:
+        return f"{dtype}(math_{LIBM[function]}({', '.join(args)}))"
     return None
 
 

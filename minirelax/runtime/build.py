@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from minirelax.codegen.numba_cpu import KernelCode, kernel_code
 from minirelax.errors import CodegenError
-from minirelax.ir.dim import Dim, names, substitute
+from minirelax.ir.dim import Dim, ceildiv, names, substitute
 from minirelax.ir.graph import (
     AllocStorage,
     AllocTensor,
@@ -62,7 +62,8 @@ from minirelax.ir.graph import (
     Var,
     View,
 )
-from minirelax.ir.types import NUMPY_DTYPES, Storage, Tensor, Tuple, itemsize, symbols
+from minirelax.ir.types import NUMPY_DTYPES, Storage, Tensor, Tuple, symbols
+from minirelax.passes.plan_memory import LINE, tensor_bytes
 from minirelax.runtime.built import Action, Built, Check, Placed, Result
 from minirelax.runtime.instructions import Assembler, Comparison, Match
 from minirelax.runtime.size_slots import SizeSlots, bare_name
@@ -251,7 +252,7 @@ class _Builder:
                     self.storage_of[b.var.name] = name
                 case AllocTensor() if self.root(b.var.name) not in self.output_of:
                     if self._known(b.var.type):
-                        self._place(b.var.name, _bytes(b.var.type))
+                        self._place(b.var.name, tensor_bytes(b.var.type, {}))
                 case RunKernel() as call if all(names(d) <= self.entry_symbols for d in call.sizes):
                     self._call_sizes(call)
         for name, offset in self.storages.items():
@@ -261,7 +262,7 @@ class _Builder:
     def _place(self, name: str, size: Dim) -> None:
         if names(size) <= self.entry_symbols:
             self.storages[name] = self.arena_total
-            self.arena_total = self.arena_total + _rounded(size)
+            self.arena_total = self.arena_total + ceildiv(size, LINE) * LINE
 
     def _storage_addresses(self) -> None:
         """Addresses of what lies in the arena, and of results, now that Python has allocated both."""
@@ -451,14 +452,3 @@ class _Builder:
 def _in_range(d: Dim) -> Dim:
     """A number to compare sizes with, cut to 64 bits: no size is that large anyway."""
     return max(-(2**63), min(d, 2**63 - 1)) if isinstance(d, int) else d
-
-
-def _bytes(type_: Tensor) -> Dim:
-    total: Dim = itemsize(type_.dtype)
-    for d in type_.shape:
-        total = total * d
-    return total
-
-
-def _rounded(size: Dim) -> Dim:
-    return -(-size // 64) * 64 if isinstance(size, int) else (size + 63) // 64 * 64

@@ -12,7 +12,6 @@ A context serves one call at a time.
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from typing import TYPE_CHECKING
 
@@ -77,11 +76,6 @@ class Context:
         self._workspace = aligned_words(max(LINE, stride * int(self.slots[THREADS])) // 8)
         self.slots[WORKSPACE], self.slots[WORKSPACE_STRIDE] = self._workspace.ctypes.data, stride
         self.slots[SCRATCH_OFFSET], self.slots[SCRATCH_BYTES] = self._argument_bytes, scratch
-
-
-def read_words(address: int, count: int) -> np.ndarray:
-    """A view of `count` int64 words of memory at `address`, which must stay valid as long as the view."""
-    return np.frombuffer((ctypes.c_int64 * count).from_address(address), np.int64)
 
 
 def _round(count: int) -> int:
