@@ -69,6 +69,18 @@ class RunError(CompileError):
     """A failure while a compiled program ran, such as an index out of range."""
 
 
+class LibraryError(RunError):
+    """A library routine that raised an error (its cause), or did not keep to how routines are called; `routine` is its name."""
+
+    def __init__(self, what: str, hint: str = "", routine: str = "", where: str = ""):
+        super().__init__(what, hint, where)
+        self.routine = routine
+
+
+class FileError(CompileError, ValueError):
+    """A saved executable that cannot be used: damaged, of another version, or something else.  Save it again."""
+
+
 class CacheWarning(UserWarning):
     """The object-code cache could not be read or written; the code was compiled again."""
 

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from math import gcd
 
-from minirelax.ir.polynomial import Atom, Dim, DimExpr, Factor, Monomial, normal, terms, value, without
+from minirelax.ir.polynomial import Atom, Dim, DimExpr, Factor, Monomial, linear, names, normal, terms, value, without
 
 Ranges = Mapping[str, "tuple[Dim, Dim]"]          # name -> (smallest, largest) value, both inclusive
 
@@ -134,6 +134,19 @@ def _division_bounds(
             scale = c // gcd(k, c)
             bound = f.left if k < 0 else f.left - f.right + 1
             yield (other_terms * scale + bound * normal({left: k * scale // c}),)
+    if f.op == "//":
+        yield from ((other_terms + quotient * rest,) for quotient in _extreme_quotients(f, k < 0, ranges))
+
+
+def _extreme_quotients(f: Atom, largest: bool, ranges: Ranges) -> Iterator[Dim]:
+    """The quotient with one name at the end of its range: quotients grow with what is divided (the divisor is positive)."""
+    from minirelax.ir.division import floordiv
+
+    for name in sorted((names(f.left) - names(f.right)) & ranges.keys()):
+        parts = linear(f.left, (name,))
+        factor = parts[0].get(name) if parts else None
+        if isinstance(factor, int):
+            yield floordiv(parts[1] + factor * ranges[name][largest == (factor > 0)], f.right)
 
 
 def _factor_is_nonnegative(f: Factor, ranges: Ranges, steps: list[int]) -> bool:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from minirelax.errors import RunError
+from minirelax.errors import OUT_OF_RANGE, IndexingError, RunError
 from minirelax.ir.dim import value
 from minirelax.ir.loop import Kernel
 from minirelax.ir.print_loops import print_kernel
@@ -127,7 +127,7 @@ def _where(condition, x, y):
 
 def _check_index(index, extent, dtype: str | None = None):
     if not 0 <= index < extent:
-        raise RunError(f"index {index} is out of bounds for size {extent}", where="")
+        raise IndexingError(f"index {index} is out of bounds for size {extent}", OUT_OF_RANGE, where="")
     return index
 
 

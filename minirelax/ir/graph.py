@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, get_type_hints
 import numpy as np
 
 from minirelax.ir.dim import Dim
+from minirelax.ir.types import Callable as CallableType
 from minirelax.ir.types import Tensor, Type, dtype_name
 
 if TYPE_CHECKING:
@@ -120,12 +121,68 @@ class TupleItem(Expr):
 
 
 @dataclass(frozen=True)
+class MakeShape(Expr):
+    """Sizes as a value: printed ``shape(n, 4)``."""
+
+    values: tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class Alias(Expr):
+    """Another name for a value; of a function of the module, that function as a value: printed ``f0: Callable[...] = f``."""
+
+    value: Atom
+
+
+@dataclass(frozen=True)
 class CallFunction(Expr):
-    """Call another graph function of this module; `sizes` are extra named sizes that its parameters do not bind."""
+    """Call another graph function of this module.  Sizes that no tensor shows reach it in `Shape` parameters (digest 1.5)."""
 
     function: str
     args: tuple[Atom, ...]
-    sizes: tuple[Dim, ...] = ()
+
+
+@dataclass(frozen=True)
+class CallValue(Expr):
+    """Call a function that is a value: printed ``f0(x)``, where `f0` is a name of type `Callable`."""
+
+    callee: Atom
+    args: tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class Cond(Expr):
+    """``then(*args)`` if the condition holds, else ``otherwise(*args)``: two functions of this module."""
+
+    condition: Atom
+    then: str
+    otherwise: str
+    args: tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class While(Expr):
+    """Carried values, a tuple that starts as `init`, replaced by ``body(*args, *carried)`` while ``test(*args, *carried)``."""
+
+    test: str
+    body: str
+    args: tuple[Atom, ...]
+    init: tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class Scan(Expr):
+    """``body(*args, *carried, *slices)`` for each of `length` slices of `xs` along their first axis.
+
+    It gives the next carried values and one slice of each stacked result; the value is all of these in a tuple.
+    """
+
+    body: str
+    args: tuple[Atom, ...]
+    init: tuple[Atom, ...]
+    xs: tuple[Atom, ...]
+    length: Dim
+    reverse: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,11 +196,15 @@ class CallKernel(Expr):
 
 @dataclass(frozen=True)
 class CallLibrary(Expr):
-    """Call a routine that somebody else wrote, registered by name: NumPy, BLAS, a C function."""
+    """Call a routine that somebody else wrote, registered by name: NumPy, BLAS, a C function.  See `minirelax.ir.library`.
+
+    `sizes` are further arguments of a registered routine; `options` are the attributes of an op that is called under its name.
+    """
 
     routine: str
     args: tuple[Atom, ...]
-    options: tuple[tuple[str, object], ...] = ()      # keyword arguments
+    options: tuple[tuple[str, object], ...] = ()
+    sizes: tuple[Dim, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -185,6 +246,47 @@ class RunLibrary(Expr):
     args: tuple[Atom, ...]
     out: tuple[Atom, ...]
     options: tuple[tuple[str, object], ...] = ()
+    sizes: tuple[Dim, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunCond(Expr):
+    """`Cond` in destination-passing style: the chosen branch writes `out`.  An effect."""
+
+    condition: Atom
+    then: str
+    otherwise: str
+    args: tuple[Atom, ...]
+    out: tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class RunWhile(Expr):
+    """`While` in destination-passing style: the last carried values end up in `out`.  An effect.
+
+    The body reads one of `out` and `spare` and writes the other, in turn, so that no round allocates.
+    """
+
+    test: str
+    body: str
+    args: tuple[Atom, ...]
+    init: tuple[Atom, ...]
+    out: tuple[Atom, ...]
+    spare: tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class RunScan(Expr):
+    """`Scan` in destination-passing style: `out` are the carried values, then the stacked results; `spare` as in `RunWhile`."""
+
+    body: str
+    args: tuple[Atom, ...]
+    init: tuple[Atom, ...]
+    xs: tuple[Atom, ...]
+    out: tuple[Atom, ...]
+    spare: tuple[Atom, ...]
+    length: Dim
+    reverse: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,10 +299,13 @@ class Heap(Expr):
 
 @dataclass(frozen=True)
 class MatchShape(Expr):
-    """Compare a value's sizes with `pattern`, storing those in `binds` on first sight (after bind_shapes).  An effect."""
+    """Compare the sizes of an array, or the entries of a shape, with `pattern`; None, printed ``_``, is not looked at.
+
+    Those in `binds` are stored on first sight (after bind_shapes).  An effect.
+    """
 
     value: Atom
-    pattern: tuple[Dim, ...]
+    pattern: tuple[Dim | None, ...]
     binds: tuple[str, ...] = ()
 
 
@@ -233,7 +338,12 @@ class Guard:
 
 @dataclass(frozen=True)
 class Function:
-    """A graph-level function.  `bound` are parameters whose values are fixed when the program is bound (weights)."""
+    """A graph-level function.
+
+    `bound` are parameters whose values are fixed when the program is bound (weights).  `returns` is the declared type of the
+    result, where it is another than the result's own: checked when the function returns.  A `private` function has only callers
+    in its module; a `group` is a private one that `fuse_ops` made, to become one kernel.
+    """
 
     name: str
     params: tuple[Var, ...]
@@ -242,6 +352,8 @@ class Function:
     bound: tuple[Var, ...] = ()
     guards: tuple[Guard, ...] = ()
     private: bool = False
+    returns: Type | None = None
+    group: bool = False
 
     def __str__(self) -> str:
         from minirelax.ir.printer import print_function
@@ -251,6 +363,16 @@ class Function:
     def bindings(self) -> tuple[Binding, ...]:
         """All bindings, in order, inside dataflow blocks or not."""
         return tuple(b for part in self.body for b in (part.bindings if isinstance(part, Dataflow) else (part,)))
+
+    @property
+    def type(self) -> CallableType:
+        """The signature: all that a caller needs to know."""
+        return CallableType(tuple(v.type for v in (*self.params, *self.bound)), self.returns or self.result.type)
+
+    @property
+    def var(self) -> Var:
+        """The function as a value."""
+        return Var(self.name, self.type)
 
 
 class Array:
@@ -334,6 +456,20 @@ class Module:
     def _repr_mimebundle_(self, include=None, exclude=None, **_):
         from minirelax.explore import mimebundle
         return mimebundle(self)
+
+
+def called_functions(expr: Expr) -> tuple[str, ...]:
+    """The functions of the module that a right-hand side names."""
+    match expr:
+        case CallFunction(function=name):
+            return (name,)
+        case Cond(then=a, otherwise=b) | RunCond(then=a, otherwise=b):
+            return a, b
+        case While(test=a, body=b) | RunWhile(test=a, body=b):
+            return a, b
+        case Scan(body=name) | RunScan(body=name):
+            return (name,)
+    return ()
 
 
 def uses(function: Function) -> dict[str, int]:

@@ -19,24 +19,34 @@ from collections.abc import Iterator
 from minirelax.errors import ShapeError, VerifyError
 from minirelax.ir.dim import Dim, DimExpr, names
 from minirelax.ir.graph import (
+    Alias,
     AllocStorage,
     Atom,
     CallFunction,
     CallKernel,
     CallLibrary,
+    CallValue,
+    Cond,
     Expr,
     Function,
+    MakeShape,
     MakeTuple,
     MatchCast,
     MatchShape,
     Module,
+    Scan,
     TupleItem,
     Var,
+    While,
 )
+from minirelax.ir.lattice import Compatibility, bind, compatibility, derive_result, join
 from minirelax.ir.library import library_op
 from minirelax.ir.loop import Kernel
 from minirelax.ir.op import Op
-from minirelax.ir.types import Object, Shape, Storage, Tensor, Tuple, Type, substitute_type
+from minirelax.ir.types import Callable, Object, Shape, Storage, Tensor, Tuple, Type, substitute_type
+
+
+FLAG = Tensor("bool", ())          # what conditions are
 
 
 def infer_binding(expr: Expr, module: Module) -> Type:
@@ -49,8 +59,20 @@ def infer_binding(expr: Expr, module: Module) -> Type:
             return infer_op(expr)
         case CallKernel(kernel=name, args=args, sizes=sizes):
             return call_kernel_type(_kernel(module, name), args, sizes)
-        case CallFunction(function=name, args=args, sizes=sizes):
-            return call_function_type(_function(module, name), args, sizes)
+        case CallFunction(function=name, args=args):
+            return call_function_type(_function(module, name), tuple(a.type for a in args))
+        case CallValue(callee=callee, args=args):
+            return call_value_type(callee, tuple(a.type for a in args))
+        case Cond():
+            return cond_type(expr, module)
+        case While():
+            return while_type(expr, module)
+        case Scan():
+            return scan_type(expr, module)
+        case MakeShape(values=values):
+            return Shape(values)
+        case Alias(value=value):
+            return value.type
         case CallLibrary():
             return infer_op(op) if (op := library_op(expr)) else Object()
         case MatchCast(value=value, type=type_):
@@ -101,33 +123,90 @@ def _at_sizes(type_: Type, values: tuple[tuple[str, Dim], ...]) -> Type:
     return substitute_type(type_, dict(values))
 
 
-def call_function_type(function: Function, args: tuple[Atom, ...], sizes: tuple[Dim, ...]) -> Type:
+def call_function_type(function: Function, args: tuple[Type, ...]) -> Type:
     """The result's type at a call.  The callee's signature is all that counts: a size bound inside it is unknown outside."""
-    params = (*function.params, *function.bound)
-    if len(params) != len(args):
-        raise VerifyError(f"{function.name} takes {len(params)} values, {len(args)} are given", where="")
-    values = call_sizes(function, args, sizes)
-    for param, arg in zip(params, args, strict=True):
-        if not accepts(expected := substitute_type(param.type, values), arg.type):
-            raise VerifyError(f"{function.name} expects {expected} as {param.name}, not {arg.type}", where="")
-    return _outside(function.result.type, values)
+    parameters = tuple(v.name for v in (*function.params, *function.bound))
+    return derive_result(function.type, args, function.name, parameters)
 
 
-def call_sizes(function: Function, args: tuple[Atom, ...], sizes: tuple[Dim, ...]) -> dict[str, Dim]:
-    """What the function's named sizes are at a call: shown by the arguments' types, or given."""
-    extra = extra_sizes(function)
-    if len(extra) != len(sizes):
-        raise VerifyError(f"{function.name} needs the sizes ({', '.join(extra)}), {len(sizes)} are given", where="")
-    values = dict(zip(extra, sizes, strict=True))
+def call_value_type(callee: Atom, args: tuple[Type, ...]) -> Type:
+    """The result's type when a value is called, by the signature in its type (digest, worked example B)."""
+    if not isinstance(callee.type, Callable):
+        raise VerifyError(f"a value of type {callee.type} is called", "only a value of type Callable is a function", where="")
+    return derive_result(callee.type, args, str(callee))
+
+
+def cond_type(expr: Cond, module: Module) -> Type:
+    """What both branches' results are: their least upper bound, in the caller's sizes."""
+    if expr.condition.type != FLAG:
+        raise VerifyError(f"the condition has type {expr.condition.type}, not {FLAG}", where="")
+    args = tuple(a.type for a in expr.args)
+    return join(*(call_function_type(_function(module, name), args) for name in (expr.then, expr.otherwise)))
+
+
+def while_type(expr: While, module: Module) -> Tuple:
+    """The carried values' types: as at the start, and coarser where the body makes them other."""
+    args, body = tuple(a.type for a in expr.args), _function(module, expr.body)
+    carried = stable_types(tuple(a.type for a in expr.init), lambda now: call_function_type(body, (*args, *now)), body)
+    test = call_function_type(_function(module, expr.test), (*args, *carried))
+    if test != FLAG:
+        raise VerifyError(f"{expr.test} returns {test}, not {FLAG}", where="")
+    return Tuple(carried)
+
+
+def scan_type(expr: Scan, module: Module) -> Tuple:
+    """The carried values' types, then those of the stacked results: a slice's, with `length` in front."""
+    args, body = tuple(a.type for a in expr.args), _function(module, expr.body)
+    slices = tuple(_slice_type(x.type, expr.length) for x in expr.xs)
+    count = len(expr.init)
+    carried = stable_types(
+        tuple(a.type for a in expr.init), lambda now: _first(call_function_type(body, (*args, *now, *slices)), count), body)
+    made = call_function_type(body, (*args, *carried, *slices)).items[count:]
+    return Tuple((*carried, *(_stacked_type(t, expr.length, body) for t in made)))
+
+
+def stable_types(start: tuple[Type, ...], step, body: Function) -> tuple[Type, ...]:
+    """The least types from `start` up that `step` leads back to; sizes only get coarser, so this ends."""
+    now = start
+    while True:
+        made = step(now)
+        if not isinstance(made, Tuple) or len(made.items) != len(now):
+            raise VerifyError(f"{body.name} returns {made}, not a tuple of {len(now)} carried values", where="")
+        new = tuple(map(join, now, made.items))
+        if new == now:
+            return now
+        now = new
+
+
+def _first(made: Type, count: int) -> Type:
+    return Tuple(made.items[:count]) if isinstance(made, Tuple) else made
+
+
+def _slice_type(type_: Type, length: Dim) -> Type:
+    if not isinstance(type_, Tensor) or not type_.shape:
+        raise VerifyError(f"a value of type {type_} has no slices", "scan takes arrays with a first axis of known rank", where="")
+    if compatibility(Tensor(type_.dtype, (length,)), Tensor(type_.dtype, type_.shape[:1])) <= Compatibility.MISMATCH:
+        raise VerifyError(f"a value of type {type_} has not {length} slices", where="")
+    return Tensor(type_.dtype, type_.shape[1:])
+
+
+def _stacked_type(type_: Type, length: Dim, body: Function) -> Type:
+    if not isinstance(type_, Tensor) or type_.shape is None:
+        raise VerifyError(f"{body.name} returns a value of type {type_}, which cannot be stacked", where="")
+    return Tensor(type_.dtype, (length, *type_.shape))
+
+
+def call_sizes(function: Function, args: tuple[Atom, ...]) -> dict[str, Dim]:
+    """What the function's named sizes are at a call, as far as the arguments' types show them."""
+    values: dict[str, Dim] = {}
     for param, arg in zip((*function.params, *function.bound), args, strict=True):
-        for name, d in _shown(param.type, arg.type):
-            values.setdefault(name, d)
+        bind(param.type, arg.type, values)
     return values
 
 
 @functools.lru_cache(4096)
-def extra_sizes(function: Function) -> tuple[str, ...]:
-    """The sizes that a function mentions and neither a parameter's shape nor a match_cast shows, in order of appearance."""
+def free_sizes(function: Function) -> tuple[str, ...]:
+    """The sizes that a function mentions and neither a parameter nor a match_cast binds, in order of appearance."""
     found: dict[str, None] = {}
     for v in (*function.params, *function.bound):
         found.update(dict.fromkeys(mentioned(v.type)))
@@ -171,6 +250,8 @@ def mentioned(thing: object) -> Iterator[str]:
         case Tensor(shape=dims) | Shape(values=dims) if dims is not None:
             for d in dims:
                 yield from mentioned(d)
+        case Callable():
+            return                                                 # closed: its parameters bind its sizes
         case Tuple(items=inside) | tuple(inside):
             for t in inside:
                 yield from mentioned(t)
@@ -184,37 +265,10 @@ def mentioned_names(thing: object) -> frozenset[str]:
     return frozenset(mentioned(thing))
 
 
-def accepts(param: Type, arg: Type) -> bool:
-    """Is every value of type `arg` one of type `param`?"""
-    match param, arg:
-        case Object(), _:
-            return True
-        case Tensor(), Tensor() if param.dtype == arg.dtype:
-            return param.shape is None or (arg.shape is not None and len(arg.shape) == len(param.shape) and all(
-                p is None or p == a for p, a in zip(param.shape, arg.shape, strict=True)))
-        case Tuple(), Tuple():
-            return len(param.items) == len(arg.items) and all(map(accepts, param.items, arg.items))
-        case Shape(values=None), Shape():
-            return param.ndim in (None, arg.ndim if arg.values is None else len(arg.values))
-    return param == arg
-
-
 def check_match(given: Type, wanted: Type) -> Type:
     """`wanted`, unless no value of type `given` can have it: then ShapeError."""
-    match given, wanted:
-        case Tensor(), Tensor():
-            ranks = {len(t.shape) for t in (given, wanted) if t.shape is not None}
-            sizes = zip(given.shape, wanted.shape, strict=True) if len(ranks) == 1 and given.shape and wanted.shape else ()
-            differ = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
-            if given.dtype != wanted.dtype or len(ranks) > 1 or differ:
-                raise ShapeError(f"match_cast: a value of type {given} is never {wanted}", where="")
-        case Tuple(), Tuple() if len(given.items) == len(wanted.items):
-            for a, b in zip(given.items, wanted.items, strict=True):
-                check_match(a, b)
-        case (Object(), _) | (_, Object()) | (Shape(), Shape()):
-            pass
-        case _:
-            raise ShapeError(f"match_cast: a value of type {given} is never {wanted}", where="")
+    if compatibility(wanted, given) is Compatibility.DISJOINT:
+        raise ShapeError(f"match_cast: a value of type {given} is never {wanted}", where="")
     return wanted
 
 
@@ -222,29 +276,6 @@ def _item(type_: Type, index: int) -> Type:
     if not isinstance(type_, Tuple) or not 0 <= index < len(type_.items):
         raise VerifyError(f"a value of type {type_} has no item {index}", where="")
     return type_.items[index]
-
-
-def _shown(param: Type, arg: Type) -> Iterator[tuple[str, Dim]]:
-    """Names that stand alone in a parameter's type, with what the argument has in their places."""
-    match param, arg:
-        case (Tensor(shape=dims), Tensor(shape=actual)) | (Shape(values=dims), Shape(values=actual)) if dims and actual:
-            yield from ((str(d), a) for d, a in zip(dims, actual, strict=False)
-                        if isinstance(d, DimExpr) and a is not None and _is_name(d))
-        case Tuple(items=items), Tuple(items=actual):
-            for p, a in zip(items, actual, strict=False):
-                yield from _shown(p, a)
-
-
-def _outside(type_: Type, values: dict[str, Dim]) -> Type:
-    match type_:
-        case Tensor(dtype=dtype, shape=shape) if shape is not None:
-            return substitute_type(Tensor(dtype, tuple(
-                d if d is not None and (isinstance(d, int) or names(d) <= values.keys()) else None for d in shape)), values)
-        case Tuple(items=items):
-            return Tuple(tuple(_outside(t, values) for t in items))
-        case Shape(values=entries) if entries is not None and not frozenset().union(*map(names, entries)) <= values.keys():
-            return Shape(ndim=len(entries))
-    return substitute_type(type_, values)
 
 
 def _is_name(d: DimExpr) -> bool:

@@ -14,7 +14,7 @@ are checked against the arrays that come out, so a wrong `infer` rule or pass sh
 >>> interpret(module, np.zeros(4, np.float32))
 Traceback (most recent call last):
     ...
-minirelax.errors.ShapeError: match_cast: expected f32[n, 2], got an array of shape (4,)
+minirelax.errors.ShapeError: main: match_cast of x: expected f32[n, 2], got an array of shape (4,): 1 axis, not 2
 """
 from __future__ import annotations
 
@@ -22,99 +22,84 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from minirelax.errors import OUT_OF_RANGE, ArgumentError, DTypeError, IndexingError, RunError, ShapeError, line_text
+from minirelax.errors import OUT_OF_RANGE, ArgumentError, CompileError, DTypeError, IndexingError, RunError, ShapeError, line_text
+from minirelax.ir.boundary import Given, Known, arguments, check, shape_value
 from minirelax.ir.dim import Dim, DimExpr, names, value
 from minirelax.ir.execute import allocate, execute_into
 from minirelax.ir.graph import (
+    Alias,
     AllocStorage,
     AllocTensor,
     Atom,
     CallFunction,
     CallKernel,
     CallLibrary,
+    CallValue,
+    Cond,
     Const,
     Expr,
     Function,
     Heap,
+    MakeShape,
     MakeTuple,
     MatchCast,
     MatchShape,
     Module,
+    RunCond,
     RunKernel,
     RunLibrary,
+    RunScan,
+    RunWhile,
+    Scan,
     Source,
     TupleItem,
     View,
+    While,
 )
-from minirelax.ir.infer import bound_sizes, extra_sizes
-from minirelax.ir.library import library_op, routine
+from minirelax.ir.library import call_into, call_returning, library_op, makes_room
 from minirelax.ir.loop import Kernel
 from minirelax.ir.op import Op
-from minirelax.ir.types import NUMPY_DTYPES, Shape, Tensor, Tuple, Type, dtype_name
+from minirelax.ir.types import NUMPY_DTYPES, Shape, Tensor, Tuple, Type
 
 Value = np.ndarray | tuple
 
 
 def interpret(module: Module, *args: object, bound: Mapping[str, object] | Sequence[object] | None = None,
-              function: str | None = None) -> Value:
+              function: str | None = None, called: str | None = None) -> Value:
     """The result of calling a function of the module (by default the first public one) on arrays.
 
-    `bound` are the values of its bound parameters, in order or by name.  Guards are not checked.  Raises ArgumentError,
-    DTypeError or ShapeError for arguments that do not fit, RunError for an index out of range.
+    `bound` are the values of its bound parameters, in order or by name; `called` is how errors call the function.  A shape is
+    given as a tuple of integers, or an array of them.  Guards are not checked.  Raises ArgumentError, DTypeError or ShapeError
+    for arguments that do not fit, RunError for an index out of range.
     """
     chosen = module[function] if function else next(f for f in module.functions if not f.private)
     given = [bound[v.name] for v in chosen.bound] if isinstance(bound, Mapping) else list(bound or ())
     if len(args) != len(chosen.params) or len(given) != len(chosen.bound):
         raise ArgumentError(f"{chosen.name} takes {len(chosen.params)} arguments and {len(chosen.bound)} bound ones; "
                             f"{len(args)} and {len(given)} are given")
-    return _Frame(module, chosen, (*args, *given), {}).run()
+    return _call(module, chosen, (*args, *given), called or chosen.name)
 
 
-def match(type_: Type, given: Value, sizes: dict[str, int], what: str) -> None:
-    """Check a value against a type; named sizes that stand alone get their number at first sight.
-
-    Raises ShapeError or DTypeError, which say what was expected, what came, and where a size was known from.
-    """
-    if isinstance(type_, Tuple):
-        if not isinstance(given, tuple) or len(given) != len(type_.items):
-            raise ShapeError(f"{what}: expected {type_}, got {type(given).__name__}")
-        for item, v in zip(type_.items, given, strict=True):
-            match(item, v, sizes, what)
-    elif isinstance(type_, Shape) and type_.values is not None:
-        _match_sizes(type_, type_.values, tuple(map(int, given)), sizes, what)
-    elif isinstance(type_, Tensor):
-        if not isinstance(given, np.ndarray) or dtype_name(given.dtype) != type_.dtype:
-            raise DTypeError(f"{what}: expected {type_}, got {getattr(given, 'dtype', type(given).__name__)}")
-        if type_.shape is not None:
-            _match_sizes(type_, type_.shape, given.shape, sizes, what)
-
-
-def _match_sizes(type_: Type, dims: tuple[Dim | None, ...], shape: tuple[int, ...], sizes: dict[str, int], what: str) -> None:
-    came = f"{what}: expected {type_}, got an array of shape {shape}"
-    if len(dims) != len(shape):
-        raise ShapeError(came, where="")
-    alone = {str(d) for d in dims if isinstance(d, DimExpr)} & bound_sizes(Tensor("f32", dims))
-    for d, actual in zip(dims, shape, strict=True):
-        if str(d) in alone:
-            sizes.setdefault(str(d), actual)
-    for d, actual in zip(dims, shape, strict=True):
-        if d is not None and (unknown := names(d) - sizes.keys()):
-            raise ShapeError(f"{came}: {min(unknown)} is not known", where="")
-        if d is not None and value(d, sizes) != actual:
-            raise ShapeError(came + ("" if isinstance(d, int) else f": {d} is {value(d, sizes)}"), where="")
+def _call(module: Module, function: Function, args: tuple, called: str = "") -> Value:
+    """The function's result; RunError for a recursion that does not end soon enough."""
+    try:
+        return _Frame(module, function, args, called or function.name).run()
+    except RecursionError:
+        raise RunError(f"{function.name} calls itself too often", "more than Python's own limit on recursion", where="") from None
 
 
 class _Frame:
     """One call of a function: the values and sizes known so far."""
 
-    def __init__(self, module: Module, function: Function, args: tuple, sizes: dict[str, int]):
-        self.module, self.function, self.sizes = module, function, dict(sizes)
+    def __init__(self, module: Module, function: Function, args: tuple, called: str):
+        self.module, self.function, self.called = module, function, called
+        self.known = Known()
+        self.sizes = self.known.sizes
         self.values: dict[str, Value] = {c.name: c.array.value for c in module.constants}
         params = (*function.params, *function.bound)
-        arrays = [_array(a, v.type) for v, a in zip(params, args, strict=True)]
-        for v, a in sorted(zip(params, arrays, strict=True), key=lambda p: not _shows_all(p[0].type)):
-            match(v.type, a, self.sizes, f"{function.name}: argument {v.name}")
-            self.values[v.name] = a
+        values = [_argument(a, v.type) for v, a in zip(params, args, strict=True)]
+        check(arguments(params, values, called), self.known)
+        self.values |= {v.name: a for v, a in zip(params, values, strict=True)}
 
     def run(self) -> Value:
         for binding in self.function.bindings:
@@ -123,14 +108,28 @@ class _Frame:
             else:
                 try:
                     found = self._value(binding.value, binding.var.type)
-                except (IndexError, ShapeError) as e:
+                except (IndexError, ShapeError, DTypeError) as e:
                     raise _located(e, binding.source) from None
-                match(binding.var.type, found, self.sizes, f"{self.function.name}: {binding.var.name}")
+                self._check(binding.var.name, binding.var.name, binding.var.type, found)
                 self.values[binding.var.name] = found
-        return self._read(self.function.result)
+        result, returns = self._read(self.function.result), self.function.returns
+        if returns is not None:
+            self._check("the result", "the result", returns, result)
+        return result
+
+    def _check(self, what: str, name: str, type_: Type, found: Value) -> None:
+        check((Given(f"{self.called}: {what}", name, type_, found),), self.known)
 
     def _read(self, atom: Atom) -> Value:
-        return np.array(atom.value, NUMPY_DTYPES[atom.dtype]) if isinstance(atom, Const) else self.values[atom.name]
+        if isinstance(atom, Const):
+            return np.array(atom.value, NUMPY_DTYPES[atom.dtype])
+        if atom.name in self.values:
+            return self.values[atom.name]
+        function = self.module[atom.name]
+        return lambda *args: _call(self.module, function, args)
+
+    def _call(self, function: str, args: tuple) -> Value:
+        return _call(self.module, self.module[function], args)
 
     def _all(self, atoms: tuple[Atom, ...]) -> tuple[Value, ...]:
         return tuple(map(self._read, atoms))
@@ -144,25 +143,32 @@ class _Frame:
     def _value(self, expr: Expr, type_: Type) -> Value:
         match expr:
             case Op():
-                return _result(expr.with_sizes(self.sizes).numpy(*self._all(expr.operands())))
+                found = expr.with_sizes(self.sizes).numpy(*self._all(expr.operands()))
+                return found if isinstance(type_, Shape) else _result(found)
             case MatchCast(value=v, type=wanted):
-                match(wanted, self._read(v), self.sizes, "match_cast")
+                self._check(f"match_cast of {_text(v)}", _text(v), wanted, self._read(v))
                 return self._read(v)
             case MakeTuple(items=items):
                 return self._all(items)
             case TupleItem(value=v, index=index):
                 return self._read(v)[index]
-            case CallFunction(function=name, args=args, sizes=sizes):
-                callee = self.module[name]
-                given = dict(zip(extra_sizes(callee), map(self._number, sizes), strict=True))
-                return _Frame(self.module, callee, self._all(args), given).run()
+            case CallFunction(function=name, args=args):
+                return self._call(name, self._all(args))
+            case CallValue(callee=callee, args=args):
+                return self._read(callee)(*self._all(args))
+            case Cond() | While() | Scan():
+                return self._control(expr)
+            case MakeShape(values=values):
+                return self._number(values)
+            case Alias(value=v):
+                return self._read(v)
             case CallKernel(kernel=name, args=args, sizes=sizes):
                 kernel = self.module[name]
                 out = tuple(allocate(t, self._kernel_sizes(kernel, sizes)) for t in kernel.types)
                 self._run_kernel(kernel, args, out, sizes)
                 return out[0] if len(out) == 1 else out
             case CallLibrary():
-                return self._library(expr)
+                return self._library(expr, type_)
             case AllocStorage(bytes=size):
                 return np.full(self._number(size), 0xA5, np.uint8)
             case AllocTensor(storage=storage):
@@ -181,16 +187,49 @@ class _Frame:
             raise RunError(f"a tensor of {size} bytes does not fit into a storage of {memory.size}", where="")
         return memory[:size].view(type_.numpy_dtype).reshape(shape)
 
+    def _control(self, expr: Cond | While | Scan | RunCond | RunWhile | RunScan) -> Value:
+        match expr:
+            case Cond(condition=c, args=args) | RunCond(condition=c, args=args):
+                return self._call(expr.then if self._read(c) else expr.otherwise, self._all(args))
+            case While(test=test, body=body) | RunWhile(test=test, body=body):
+                args, carried = self._all(expr.args), self._all(expr.init)
+                while self._call(test, (*args, *carried)):
+                    carried = self._call(body, (*args, *carried))
+                return carried
+        return self._scan(expr)
+
+    def _scan(self, expr: Scan | RunScan) -> Value:
+        args, carried, xs = self._all(expr.args), self._all(expr.init), self._all(expr.xs)
+        length, count = self._number(expr.length), len(expr.init)
+        if any(len(x) != length for x in xs):
+            raise ShapeError(f"scan: {length} slices expected, the arrays have {', '.join(str(len(x)) for x in xs)}", where="")
+        rows: list[tuple[np.ndarray, ...]] = []
+        for i in reversed(range(length)) if expr.reverse else range(length):
+            made = self._call(expr.body, (*args, *carried, *(np.asarray(x[i]) for x in xs)))
+            carried = made[:count]
+            rows.append(made[count:])
+        rows = rows[::-1] if expr.reverse else rows
+        types = self.module[expr.body].type.result.items[count:]
+        return *carried, *(np.stack([r[k] for r in rows]) if rows else self._no_rows(t) for k, t in enumerate(types))
+
+    def _no_rows(self, type_: Tensor) -> np.ndarray:
+        """What stacking nothing gives; sizes that only a round would tell are 0, as no element has them."""
+        shape = (0, *(value(d, self.sizes) if d is not None and names(d) <= self.sizes.keys() else 0 for d in type_.shape))
+        return np.zeros(shape, type_.numpy_dtype)
+
     def _effect(self, expr: Expr) -> None:
         match expr:
             case RunKernel(kernel=name, args=args, out=out, sizes=sizes):
                 self._run_kernel(self.module[name], args, self._all(out), sizes)
             case RunLibrary(out=out):
-                result = self._library(expr)
+                self._library_into(expr, self._all(out))
+            case RunCond(out=out) | RunWhile(out=out) | RunScan(out=out):
+                result = self._control(expr)
                 for target, found in zip(self._all(out), result if isinstance(result, tuple) else (result,), strict=True):
                     target[...] = found
             case MatchShape(value=v, pattern=pattern):
-                match(Tensor(v.type.dtype, pattern), self._read(v), self.sizes, "match_shape")
+                wanted = Shape(pattern) if isinstance(v.type, Shape) else Tensor(v.type.dtype, pattern)
+                self._check(f"the sizes of {_text(v)}", _text(v), wanted, self._read(v))
             case Heap(value=size):
                 self._number(size)
 
@@ -200,38 +239,55 @@ class _Frame:
     def _run_kernel(self, kernel: Kernel, args: tuple[Atom, ...], out: tuple[np.ndarray, ...], sizes: tuple[Dim, ...]) -> None:
         numbers, inputs = self._kernel_sizes(kernel, sizes), self._all(args)
         for v, array in zip((*kernel.inputs, *kernel.outputs), (*inputs, *out), strict=True):
-            match(v.type, array, dict(numbers), f"{kernel.name}: {v.name}")
+            check((Given(f"{kernel.name}: {v.name}", v.name, v.type, array),), Known(dict(numbers)))
         execute_into(kernel, inputs, out, numbers)
 
-    def _library(self, expr: CallLibrary | RunLibrary) -> Value:
+    def _library(self, expr: CallLibrary, type_: Type) -> Value:
+        if op := library_op(expr):
+            found = op.with_sizes(self.sizes).numpy(*self._all(expr.args))
+            return found if isinstance(type_, Shape) else _result(found)
+        types = type_.items if isinstance(type_, Tuple) else (type_,)
+        if makes_room(type_):
+            made = tuple(allocate(t, self.sizes) for t in types)
+            self._library_into(expr, made)
+        else:
+            expected = [(getattr(t, "dtype", None), self._number(getattr(t, "shape", None))) for t in types]
+            made = call_returning(expr.routine, self._all(expr.args), expected, self._number(expr.sizes))
+        return made if isinstance(type_, Tuple) else made[0]
+
+    def _library_into(self, expr: CallLibrary | RunLibrary, out: tuple[np.ndarray, ...]) -> None:
         arrays = self._all(expr.args)
         if op := library_op(expr):
-            return _result(op.with_sizes(self.sizes).numpy(*arrays))
-        return _result(routine(expr.routine)(*arrays, **{name: self._number(v) for name, v in expr.options}))
+            result = _result(op.with_sizes(self.sizes).numpy(*arrays))
+            for target, found in zip(out, result if isinstance(result, tuple) else (result,), strict=True):
+                target[...] = found
+        else:
+            call_into(expr.routine, arrays, out, self._number(expr.sizes))
 
 
-def _located(error: IndexError | ShapeError, source: Source | None) -> IndexError | ShapeError:
-    """An index out of range, or a size that is not what was promised, with the user's line that asked for it."""
+def _located(error: IndexError | CompileError, source: Source | None) -> IndexError | CompileError:
+    """An index out of range, or a value that is not of the type that was promised, with the user's line that asked for it."""
     where = line_text(source.file, source.line) if source else ""
-    if isinstance(error, ShapeError):
-        return error if error.where else ShapeError(error.what, error.hint, where)
-    return error if isinstance(error, IndexingError) else IndexingError(str(error), OUT_OF_RANGE, where)
+    if isinstance(error, ShapeError | DTypeError):
+        return error if error.where else type(error)(error.what, error.hint, where)
+    if isinstance(error, IndexingError):
+        return error if error.where else IndexingError(error.what, error.hint, where)
+    return IndexingError(str(error), OUT_OF_RANGE, where)
 
 
 def _result(found: object) -> Value:
     return tuple(map(_result, found)) if isinstance(found, tuple | list) else np.asarray(found)
 
 
-def _array(given: object, type_: Type) -> object:
-    """An argument as an array; a Python number takes the declared dtype."""
+def _argument(given: object, type_: Type) -> object:
+    """An argument as a value of the IR: an array (a Python number takes the declared dtype), a shape as a tuple of integers."""
     if isinstance(type_, Tensor):
-        return np.asarray(given, type_.numpy_dtype if isinstance(given, bool | int | float) else None)
+        number = isinstance(given, bool | int | float) and type_.dtype is not None
+        return np.asarray(given, type_.numpy_dtype if number else None)
     if isinstance(type_, Tuple) and isinstance(given, tuple | list) and len(given) == len(type_.items):
-        return tuple(map(_array, given, type_.items))
-    return given
+        return tuple(map(_argument, given, type_.items))
+    return shape_value(given) if isinstance(type_, Shape) else given
 
 
-def _shows_all(type_: Type) -> bool:
-    """Does a value of this type show all sizes that the type mentions?"""
-    dims = getattr(type_, "shape", None) or ()
-    return all(d is None or names(d) <= bound_sizes(type_) for d in dims)
+def _text(atom: Atom) -> str:
+    return repr(atom.value) if isinstance(atom, Const) else atom.name

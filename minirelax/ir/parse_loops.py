@@ -31,6 +31,13 @@ COMPARE_NAMES = {node: name for name, (_, node) in COMPARE.items()}
 PREFIX_NAMES = {node: name for name, (_, node) in PREFIX.items()}
 ON_SIZES = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: floordiv, ast.Mod: mod}
 STATEMENTS = "a kernel has `t = local(type)`, `for i in range(n):`, `s0 = scalar` and `buffer[i] = scalar`"
+INSTEAD = {                                                # Python that people write, and what a kernel has for it
+    ast.If: "choose the value: out[i] = where(condition, a, b)", ast.IfExp: "write where(condition, a, b)",
+    ast.BoolOp: "write logical_and(a, b) or logical_or(a, b)", ast.Not: "write logical_not(a)",
+    ast.Compare: "one comparison at a time: logical_and(a < b, b < c)",
+    ast.AugAssign: "a reduction starts with a store before its loops: out[i] = 0.0, then for k in range(m): out[i] += x[i, k]",
+    ast.Return: "a kernel returns nothing: it stores to parameters that come last",
+    ast.While: "the number of rounds must be a size: for i in range(n):"}
 
 
 def parse_kernel(text: str) -> Kernel:
@@ -65,6 +72,7 @@ class KernelParser:
         self.shared: dict[str, Scalar] = {}
         self.axes: list[str] = []
         self.blocks: list[Block] = []
+        self.lines: list[int] = []                         # of each block's store
 
     def kernel(self) -> Kernel:
         """The whole kernel; a parameter is an output if a block stores to it."""
@@ -111,7 +119,8 @@ class KernelParser:
         self.axes, self.shared = [a.name for a in axes], {}
         store, *rest = self._share(body)
         if not _is_store(store):
-            raise self.error(store, "a store is expected here", STATEMENTS)
+            raise self.error(store, "a store is expected here", INSTEAD.get(type(store), STATEMENTS))
+        self.lines.append(store.lineno)
         if not rest:
             return self.blocks.append(self._plain(store, axes))
         if len(rest) != 1 or not isinstance(rest[0], ast.For):
@@ -222,7 +231,8 @@ class KernelParser:
                 return self._apply(COMPARE_NAMES[type(op)], [left, right], [self._value(left), self._value(right)])
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if args:
                 return self._call(node, name, args, keywords)
-        raise self.error(node, f"not a scalar: {ast.unparse(node)}", "arithmetic, one comparison, or a call f(x)")
+        hint = INSTEAD.get(type(getattr(node, "op", node)), INSTEAD.get(type(node), "arithmetic, one comparison, or a call f(x)"))
+        raise self.error(node, f"not a scalar: {ast.unparse(node)}", hint)
 
     def _named(self, node: ast.expr, name: str) -> Value:
         if name in self.shared:

@@ -27,12 +27,15 @@ import numpy as np
 from minirelax.ir.graph import (
     AllocStorage,
     AllocTensor,
+    Alias,
     Array,
     Atom,
     Binding,
     CallFunction,
     CallKernel,
     CallLibrary,
+    CallValue,
+    Cond,
     Const,
     Constant,
     Dataflow,
@@ -40,6 +43,7 @@ from minirelax.ir.graph import (
     Function,
     Guard,
     Heap,
+    MakeShape,
     MakeTuple,
     MatchCast,
     MatchShape,
@@ -54,9 +58,9 @@ from minirelax.ir.graph import (
 )
 from minirelax.ir.op import OPS, Op
 from minirelax.ir.parse_loops import kernel_from_ast, parse_kernel
-from minirelax.ir.printer import KEYWORDS, bare_dtype
+from minirelax.ir.printer import CONTROL, KEYWORDS, bare_dtype
 from minirelax.ir.reader import Reader, fits, number, parse_type
-from minirelax.ir.types import NUMPY_DTYPES, Storage, Tensor, Type
+from minirelax.ir.types import NUMPY_DTYPES, Callable, Storage, Tensor, Type
 
 __all__ = ["parse", "parse_kernel", "parse_type"]
 
@@ -77,7 +81,7 @@ class ModuleParser:
 
     def __init__(self, reader: Reader, arrays: Mapping[str, np.ndarray | Array]):
         self.reader, self.arrays, self.error = reader, arrays, reader.error
-        self.functions = {n.name for n in reader.tree.body if isinstance(n, ast.FunctionDef) and not _is_kernel(n)}
+        self.functions = {n.name: n for n in reader.tree.body if isinstance(n, ast.FunctionDef) and not _is_kernel(n)}
         self.constants: dict[str, Constant] = {}
 
     def module(self) -> Module:
@@ -94,6 +98,12 @@ class ModuleParser:
                 case _:
                     raise self.error(node, "not part of a module", "it has c0: f32[3] = constant([...]), kernels, functions")
         return Module(tuple(functions), tuple(kernels), tuple(self.constants.values()))
+
+    def function_value(self, name: str) -> Var:
+        """A function of the module as a value: its type is what its header says."""
+        node = self.functions[name]
+        params = tuple(self.reader.type(a.annotation, a) for a in (*node.args.args, *node.args.kwonlyargs))
+        return Var(name, Callable(params, self.reader.type(node.returns, node)))
 
     def _array(self, name: str, type_: Type, content: ast.expr) -> Array:
         """A constant's array: from its numbers, from `arrays`, or a living one with that digest."""
@@ -149,21 +159,22 @@ class FunctionParser:
         if not isinstance(last, ast.Return) or last.value is None:
             raise self.error(last, "a return is missing at the end", STATEMENTS)
         result, = self._resolved([(last.value, self._operand(last.value))])
-        if result.type != declared:
-            raise self.error(last, f"the result has type {result.type}", f"the function says {declared}")
-        return Function(node.name, params, parts, result, bound, tuple(guards), self._private())
+        returns = None if result.type == declared else declared
+        private, group = self._decorators()
+        return Function(node.name, params, parts, result, bound, tuple(guards), private, returns, group)
 
     def _param(self, node: ast.arg) -> Var:
         self.scope[node.arg] = Var(node.arg, self.reader.type(node.annotation, node))
         return self.scope[node.arg]
 
-    def _private(self) -> bool:
+    def _decorators(self) -> tuple[bool, bool]:
+        """Is the function private, and is it a group?"""
         match self.node.decorator_list:
             case []:
-                return False
-            case [ast.Name(id="private")]:
-                return True
-        raise self.error(self.node.decorator_list[0], "not a decorator of functions", "@private or @kernel")
+                return False, False
+            case [ast.Name(id="private" | "group" as name)]:
+                return True, name == "group"
+        raise self.error(self.node.decorator_list[0], "not a decorator of functions", "@private, @group or @kernel")
 
     def _guard(self, statement: ast.Expr) -> Guard:
         match statement.value.args:
@@ -193,6 +204,8 @@ class FunctionParser:
                 return Binding(None, Heap(slot, self.reader.size(statement.value)))
             case ast.Expr(value=ast.Call(func=ast.Name(id=name)) as call) if name in EFFECTS:
                 return Binding(None, getattr(self, EFFECTS[name])(call))
+            case ast.Expr(value=ast.Call(func=ast.Name(id="run_cond" | "run_while" | "run_scan" as name)) as call):
+                return Binding(None, self._control(call, name))
         raise self.error(statement, "not a statement of a function", STATEMENTS)
 
     def _expr(self, node: ast.expr, type_: Type) -> Expr:
@@ -201,6 +214,10 @@ class FunctionParser:
                 return MakeTuple(self._atoms(items))
             case ast.Subscript(value=value, slice=ast.Constant(value=int() as index)):
                 return TupleItem(self._variable(value), index)
+            case ast.Name():
+                return Alias(self._variable(node))
+            case ast.Call(func=ast.Name(id=name), args=args) if isinstance(getattr(self.scope.get(name), "type", None), Callable):
+                return CallValue(self.scope[name], self._atoms(args))
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self._call(node, name, args, type_)
         raise self.error(node, f"not an operation: {ast.unparse(node)}", "one operation a line: v0: f32[n] = add(x, y)")
@@ -212,9 +229,14 @@ class FunctionParser:
             case "call_kernel", [kernel, *operands]:
                 return CallKernel(self.reader.name(kernel, "a kernel"), self._atoms(operands), self._sizes(node))
             case "call_library", [routine, *operands]:
-                return CallLibrary(self.reader.string(routine, "a routine"), self._atoms(operands), self._options(node.keywords))
+                name = self.reader.string(routine, "a routine")
+                return CallLibrary(name, self._atoms(operands), *self._options_and_sizes(node))
             case "call_function", [function, *operands]:
-                return CallFunction(self.reader.name(function, "a function"), self._atoms(operands), self._sizes(node))
+                return CallFunction(self.reader.name(function, "a function"), self._atoms(operands))
+            case "shape", sizes if not node.keywords:
+                return MakeShape(tuple(map(self.reader.size, sizes)))
+            case "cond" | "while_loop" | "scan", _:
+                return self._control(node, name)
             case "alloc_storage", [] if isinstance(type_, Storage):
                 return AllocStorage(type_.bytes)
             case "alloc_tensor", [] | [_]:
@@ -224,7 +246,9 @@ class FunctionParser:
         if name in OPS:
             return self._op(node, OPS[name])
         if name in self.module.functions:
-            return CallFunction(name, self._atoms(args), self._sizes(node))
+            if node.keywords:
+                raise self.error(node, f"{name} takes no keywords", "sizes that no tensor shows are passed as a value: shape(n, m)")
+            return CallFunction(name, self._atoms(args))
         known = [*OPS, *self.module.functions, *KEYWORDS]
         close = difflib.get_close_matches(name, known, 3)
         what = f"{name} cannot be called so" if name in KEYWORDS else f"no op or function is called {name}"
@@ -247,6 +271,38 @@ class FunctionParser:
                              f"attributes: {', '.join(rest) or 'none'}")
         return cls(**operands, **attributes)
 
+    def _control(self, node: ast.Call, name: str) -> Expr:
+        """Control flow: the fields in order, those after the operands by keyword; a `Cond` has its operands one by one."""
+        cls, rest, given = CONTROL[name], list(node.args), {k.arg: k.value for k in node.keywords}
+        found: dict[str, object] = {}
+        for field in fields(cls):
+            if field.name in ("out", "spare", "length", "reverse"):
+                part = given.pop(field.name, None)
+            elif field.name == "args" and "then" in found:
+                part, rest = ast.Tuple(rest), []
+            else:
+                part = rest.pop(0) if rest else None
+            if part is None and field.default is not MISSING:
+                continue
+            if part is None:
+                raise self.error(node, f"{name}: {field.name} is missing", CONTROL_HINT[name.removeprefix("run_")])
+            found[field.name] = self._control_field(field.name, part)
+        if rest or given:
+            raise self.error(node, f"{name} has too many parts", CONTROL_HINT[name.removeprefix("run_")])
+        return cls(**found)
+
+    def _control_field(self, name: str, node: ast.expr) -> object:
+        match name:
+            case "then" | "otherwise" | "test" | "body":
+                return self.reader.name(node, "a function")
+            case "condition":
+                return self._atoms([node])[0]
+            case "length":
+                return self.reader.size(node)
+            case "reverse":
+                return self._attribute(node) is True
+        return self._atoms(self.reader.items(node))
+
     def _run_kernel(self, node: ast.Call) -> RunKernel:
         if not node.args:
             raise self.error(node, "a kernel's name is missing", "run_kernel(kernel, x, out=(y,), sizes=(n,))")
@@ -257,8 +313,12 @@ class FunctionParser:
         if not node.args:
             raise self.error(node, "a routine's name is missing", 'run_library("sort", x, out=(y,))')
         inputs, out = self._with_out(node, node.args[1:])
-        options = self._options([k for k in node.keywords if k.arg != "out"])
-        return RunLibrary(self.reader.string(node.args[0], "a routine"), inputs, out, options)
+        return RunLibrary(self.reader.string(node.args[0], "a routine"), inputs, out, *self._options_and_sizes(node))
+
+    def _options_and_sizes(self, node: ast.Call) -> tuple[tuple, tuple]:
+        """What follows the operands of a library call: an op's attributes, a routine's sizes."""
+        options = self._options([k for k in node.keywords if k.arg not in ("out", "sizes")])
+        return options, self._sizes(node, tuple(k.arg for k in node.keywords))
 
     def _match_shape(self, node: ast.Call) -> MatchShape:
         if len(node.args) != 2:
@@ -266,7 +326,8 @@ class FunctionParser:
         binds = dict(self._options(node.keywords)).get("binds", ())
         if not (isinstance(binds, tuple) and all(isinstance(b, str) for b in binds)):
             raise self.error(node, "binds are the names of sizes", 'binds=("n",)')
-        return MatchShape(self._variable(node.args[0]), self.reader.sizes(node.args[1]), binds)
+        pattern = (None if isinstance(n, ast.Name) and n.id == "_" else self.reader.size(n) for n in self.reader.items(node.args[1]))
+        return MatchShape(self._variable(node.args[0]), tuple(pattern), binds)
 
     def _with_out(self, node: ast.Call, inputs: list[ast.expr]) -> tuple[tuple[Atom, ...], tuple[Atom, ...]]:
         out = next((k.value for k in node.keywords if k.arg == "out"), None)
@@ -330,12 +391,18 @@ class FunctionParser:
             case ast.Name(id=name):
                 if name in self.scope:
                     return self.scope[name]
+                if name in self.module.functions:
+                    return self.module.function_value(name)
                 names = list(self.scope)
                 close = difflib.get_close_matches(name, names, 5) or names[-5:]
                 raise self.error(node, f"there is no value {name}", f"values in reach: {', '.join(close) or 'none'}")
         raise self.error(node, f"a value is expected, not {ast.unparse(node)}", "one operation a line: name its operands first")
 
 
+CONTROL_HINT = {
+    "cond": "cond(v0, then, otherwise, x, y)", "while_loop": "while_loop(test, body, (x,), (v0, v1))",
+    "while": "run_while(test, body, (x,), (v0,), out=(v1,), spare=(v2,))",
+    "scan": "scan(body, (x,), (v0,), (xs,), length=n, reverse=False)"}
 EFFECTS = {"run_kernel": "_run_kernel", "run_library": "_run_library", "match_shape": "_match_shape"}
 
 

@@ -13,6 +13,7 @@ def main(x: f32[_]) -> f32[n]:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 
 import numpy as np
 
@@ -20,12 +21,15 @@ from minirelax.ir.dim import Dim, DimExpr
 from minirelax.ir.graph import (
     AllocStorage,
     AllocTensor,
+    Alias,
     Array,
     Atom,
     Binding,
     CallFunction,
     CallKernel,
     CallLibrary,
+    CallValue,
+    Cond,
     Const,
     Constant,
     Dataflow,
@@ -33,15 +37,21 @@ from minirelax.ir.graph import (
     Function,
     Guard,
     Heap,
+    MakeShape,
     MakeTuple,
     MatchCast,
     MatchShape,
     Module,
+    RunCond,
     RunKernel,
     RunLibrary,
+    RunScan,
+    RunWhile,
+    Scan,
     TupleItem,
     Var,
     View,
+    While,
     operand_names,
 )
 from minirelax.ir.op import OPS, Op
@@ -70,8 +80,8 @@ def print_function(function: Function) -> str:
     """One graph-level function."""
     params = [f"{p.name}: {p.type}" for p in function.params]
     bound = ["*", *(f"{p.name}: {p.type}" for p in function.bound)] if function.bound else []
-    lines = ["@private"] if function.private else []
-    lines.append(f"def {function.name}({', '.join([*params, *bound])}) -> {function.result.type}:")
+    lines = ["@group"] if function.group else ["@private"] if function.private else []
+    lines.append(f"def {function.name}({', '.join([*params, *bound])}) -> {function.type.result}:")
     lines += [TAB + print_guard(g) for g in function.guards]
     for part in function.body:
         if isinstance(part, Dataflow):
@@ -104,19 +114,27 @@ def print_expr(expr: Expr) -> str:
             return print_tuple(atoms)
         case TupleItem(index=index):
             return f"{atoms[0]}[{index}]"
-        case CallFunction(function=name, sizes=sizes):
+        case MakeShape(values=values):
+            return call("shape", map(print_attribute, values))
+        case Alias():
+            return atoms[0]
+        case CallFunction(function=name):
             plain = name not in OPS and name not in KEYWORDS
-            return call(name, [*atoms, *_sizes(sizes)]) if plain else call("call_function", [name, *atoms, *_sizes(sizes)])
+            return call(name, atoms) if plain else call("call_function", [name, *atoms])
+        case CallValue():
+            return call(atoms[0], atoms[1:])
+        case Cond() | While() | Scan() | RunCond() | RunWhile() | RunScan():
+            return _control(expr)
         case CallKernel(kernel=name, sizes=sizes):
             return call("call_kernel", [name, *atoms, *_sizes(sizes)])
-        case CallLibrary(routine=name, options=options):
-            return call("call_library", [quoted(name), *atoms, *_keywords(options)])
+        case CallLibrary(routine=name, options=options, sizes=sizes):
+            return call("call_library", [quoted(name), *atoms, *_keywords(options), *_sizes(sizes)])
         case RunKernel(kernel=name, args=args, sizes=sizes):
             inputs, out = atoms[:len(args)], print_tuple(atoms[len(args):])
             return call("run_kernel", [name, *inputs, f"out={out}", *_sizes(sizes)])
-        case RunLibrary(routine=name, args=args, options=options):
+        case RunLibrary(routine=name, args=args, options=options, sizes=sizes):
             inputs, out = atoms[:len(args)], print_tuple(atoms[len(args):])
-            return call("run_library", [quoted(name), *inputs, f"out={out}", *_keywords(options)])
+            return call("run_library", [quoted(name), *inputs, f"out={out}", *_keywords(options), *_sizes(sizes)])
         case AllocStorage():
             return "alloc_storage()"
         case AllocTensor():
@@ -126,14 +144,37 @@ def print_expr(expr: Expr) -> str:
         case Heap(slot=slot, value=value):
             return f"heap[{slot}] = {value}"
         case MatchShape(pattern=pattern, binds=binds):
-            return call("match_shape", [*atoms, print_attribute(pattern), *_keywords([("binds", binds)] if binds else [])])
+            sizes = print_tuple(["_" if d is None else str(d) for d in pattern])
+            return call("match_shape", [*atoms, sizes, *_keywords([("binds", binds)] if binds else [])])
         case Op():
             return call(expr.opname(), [*_op_operands(expr, atoms), *_keywords(expr.attributes().items())])
     raise TypeError(f"there is no text for {type(expr).__name__}")
 
 
-KEYWORDS = frozenset(("match_cast", "call_function", "call_kernel", "call_library", "run_kernel", "run_library", "alloc_storage",
+CONTROL = {"cond": Cond, "while_loop": While, "scan": Scan, "run_cond": RunCond, "run_while": RunWhile, "run_scan": RunScan}
+KEYWORDS = frozenset((*CONTROL, "shape", "match_cast", "call_function", "call_kernel", "call_library", "run_kernel", "run_library", "alloc_storage",
                       "alloc_tensor", "view", "match_shape", "guard", "output", "dataflow", "constant"))
+
+
+def _control(expr: Expr) -> str:
+    """Control flow: functions by name, several values as a tuple, ``out=`` and what is no operand by keyword."""
+    name = next(n for n, cls in CONTROL.items() if cls is type(expr))
+    parts = []
+    for field in fields(expr):
+        value = getattr(expr, field.name)
+        if field.name in ("then", "otherwise", "test", "body"):
+            parts.append(value)
+        elif isinstance(value, Var | Const):
+            parts.append(_atoms((value,))[0])
+        elif isinstance(expr, Cond) or isinstance(expr, RunCond) and field.name == "args":
+            parts += _atoms(value)
+        elif field.name in ("out", "spare"):
+            parts.append(f"{field.name}={print_tuple(_atoms(value))}")
+        elif field.name in ("length", "reverse"):
+            parts.append(f"{field.name}={print_attribute(value)}")
+        else:
+            parts.append(print_tuple(_atoms(value)))
+    return call(name, parts)
 
 
 def call(name: str, arguments: Iterable[str]) -> str:

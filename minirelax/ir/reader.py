@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from minirelax.errors import ParseError
-from minirelax.ir.dim import Dim, from_ast
+from minirelax.ir.dim import Dim, from_ast, names
 from minirelax.ir.syntax import NUMBER_NAMES
 from minirelax.ir.types import NUMPY_DTYPES, Callable, Object, Shape, Storage, Tensor, Tuple, Type
 
@@ -34,8 +34,12 @@ class Reader:
         return self._error_at(getattr(node, "lineno", 0), what, hint)
 
     def _error_at(self, line: int, what: str, hint: str) -> ParseError:
+        return ParseError(what, hint, where=self.place(line))
+
+    def place(self, line: int) -> str:
+        """A line as errors show it."""
         shown = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
-        return ParseError(what, hint, where=f"line {line}   {shown}" if line else "the text")
+        return f"line {line}   {shown}" if line else "the text"
 
     def type(self, node: ast.expr | None, of: ast.AST) -> Type:
         """The type that an annotation spells."""
@@ -78,7 +82,8 @@ class Reader:
         return node.value
 
 
-TYPE_HINT = "types are written f32[n, 784], f32[_, 4], f32[()], f32[...], Tuple[...], Shape([n, 4]), Storage[4*n], Object"
+TYPE_HINT = ("types are written f32[n, 784], f32[_, 4], f32[()], f32[...], Tensor[n, 4], Shape([n, 4]), Shape(ndim=2), "
+             "Tuple[...], Callable[[f32[n]], f32[2*n]], Callable[..., Object], Storage[4*n], Object")
 
 
 def number(node: ast.expr) -> float | int | bool | None:
@@ -118,17 +123,22 @@ def _type(node: ast.expr) -> Type:
     match node:
         case ast.Name(id="Object"):
             return Object()
-        case ast.Subscript(value=ast.Name(id=dtype), slice=inside) if dtype in NUMPY_DTYPES:
-            return Tensor(dtype, _shape(inside))
+        case ast.Subscript(value=ast.Name(id=dtype), slice=inside) if dtype in NUMPY_DTYPES or dtype == "Tensor":
+            return Tensor(None if dtype == "Tensor" else dtype, _shape(inside))
         case ast.Subscript(value=ast.Name(id="Tuple"), slice=inside):
             return Tuple(tuple(map(_type, inside.elts if isinstance(inside, ast.Tuple) else [inside])))
         case ast.Subscript(value=ast.Name(id="Storage"), slice=inside):
-            return Storage(from_ast(inside))
+            return Storage(_size(inside))
         case ast.Subscript(value=ast.Name(id="Callable"), slice=ast.Tuple(elts=[ast.List(elts=params), result])):
             return Callable(tuple(map(_type, params)), _type(result))
+        case ast.Subscript(value=ast.Name(id="Callable"), slice=ast.Tuple(elts=[ast.Constant(value=v), result])) if v is ...:
+            return Callable(None, _type(result))
+        case ast.Call(func=ast.Name(id="Shape"), args=[], keywords=[]):
+            return Shape()
         case ast.Call(func=ast.Name(id="Shape"), args=[ast.List(elts=values)], keywords=[]):
-            return Shape(tuple(map(from_ast, values)))
-        case ast.Call(func=ast.Name(id="Shape"), args=[], keywords=[ast.keyword(arg="ndim", value=ast.Constant(value=ndim))]):
+            return Shape(tuple(map(_size, values)))
+        case ast.Call(func=ast.Name(id="Shape"), args=[], keywords=[ast.keyword(arg="ndim", value=ast.Constant(value=int(ndim)))]
+                      ) if not isinstance(ndim, bool):
             return Shape(ndim=ndim)
     raise SyntaxError(f"not a type: {ast.unparse(node)}")
 
@@ -144,8 +154,15 @@ def _shape(node: ast.expr) -> tuple[Dim | None, ...] | None:
 
 def _dimension(node: ast.expr) -> Dim | None:
     match node:
-        case ast.Name(id="_"):
+        case ast.Name(id="_") | ast.Constant(value="_"):
             return None
-        case ast.Constant(value=str() as text):                    # as Python annotations have it: f32["n", 4]
-            return None if text == "_" else from_ast(ast.parse(text, mode="eval").body)
-    return from_ast(node)
+    return _size(node)
+
+
+def _size(node: ast.expr) -> Dim:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):       # as Python annotations have it: f32["n", 4]
+        node = ast.parse(node.value, mode="eval").body
+    size = from_ast(node)
+    if "_" in names(size):
+        raise SyntaxError("_ is a size without a name: it is the whole size of an axis, or is left out: f32[_, 4], Shape(ndim=2)")
+    return size

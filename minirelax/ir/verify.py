@@ -1,9 +1,9 @@
 """What every module must be, checked after every pass.
 
 1. A name is bound once in a function.  2. Every read is of an earlier name, with the type it was bound with.  3. A binding's
-type is what `infer` gives.  4. A size is bound before it is used: by standing alone in a parameter's shape or in a match_cast (a
-private function is also given sizes by its callers).  5. After a dataflow block only its outputs are read.  6. Calls fit
-what they call.  7. A dataflow block has no effects.  8. Kernels are well formed (`verify_kernel`).
+type is what `infer` gives.  4. A size is bound before it is used: by standing alone in a parameter's shape (or `Shape`) or in a
+match_cast.  5. After a dataflow block only its outputs are read.  6. Calls fit what they call.  7. A dataflow block has no
+effects and no control flow.  8. A result can be what the function declares.  9. Kernels are well formed (`verify_kernel`).
 
 >>> from minirelax.ir.parser import parse
 >>> verify(parse('''
@@ -23,36 +23,44 @@ from minirelax.ir.dim import less_equal, product
 from minirelax.ir.graph import (
     AllocStorage,
     AllocTensor,
+    Atom,
     Binding,
+    Cond,
     Dataflow,
     Expr,
     Function,
     Heap,
     MatchShape,
     Module,
+    RunCond,
     RunKernel,
     RunLibrary,
+    RunScan,
+    RunWhile,
+    Scan,
     Var,
     View,
+    While,
 )
 from minirelax.ir.infer import (
     binding_sizes,
     bound_sizes,
     check_buffers,
-    extra_sizes,
     infer_binding,
     infer_op,
     kernel_sizes,
     mentioned,
     mentioned_names,
 )
+from minirelax.ir.lattice import Compatibility, compatibility
 from minirelax.ir.library import library_op
 from minirelax.ir.loop import Kernel
 from minirelax.ir.printer import print_binding, print_guard
-from minirelax.ir.types import Object, Storage, Tensor, Type, itemsize
+from minirelax.ir.types import Object, Shape, Storage, Tensor, Tuple, Type, itemsize
 from minirelax.ir.verify_kernel import is_name, verify_kernel
 
-EFFECTS = (RunKernel, RunLibrary, Heap, MatchShape)                # bindings without a variable
+CONTROL = (Cond, While, Scan)
+EFFECTS = (RunKernel, RunLibrary, RunCond, RunWhile, RunScan, Heap, MatchShape)      # bindings without a variable
 NOT_DATAFLOW = (*EFFECTS, AllocStorage, AllocTensor)               # memory has an identity: two allocations are never one
 
 
@@ -78,7 +86,8 @@ class _Verifier:
         self.module, self.function = module, function
         self.scope: dict[str, Var] = {c.name: c.var for c in module.constants}
         self.bound: set[str] = set(self.scope)
-        self.sizes: set[str] = set(extra_sizes(function)) if function.private else set()
+        self.functions = {f.name: f for f in module.functions}
+        self.sizes: set[str] = set()
         self.at: Binding | str = f"def {function.name}(...)"
 
     def fail(self, what: str, hint: str = "") -> None:
@@ -102,6 +111,14 @@ class _Verifier:
                 self._check_binding(part)
         self.at = f"return {getattr(function.result, 'name', function.result)}"
         self._read(function.result)
+        self._check_returns(function)
+
+    def _check_returns(self, function: Function) -> None:
+        if function.returns is None:
+            return
+        self._check_sizes(function.returns, "the declared result type")
+        if compatibility(function.returns, function.result.type) is Compatibility.DISJOINT:
+            self.fail(f"a value of type {function.result.type} is never {function.returns}, as the function declares")
 
     def _check_block(self, block: Dataflow) -> None:
         outside = dict(self.scope)
@@ -109,6 +126,9 @@ class _Verifier:
             if isinstance(binding.value, NOT_DATAFLOW):
                 self.at = binding
                 self.fail("an effect inside a dataflow block", "effects stand outside, as statements of the function")
+            if isinstance(binding.value, CONTROL):
+                self.at = binding
+                self.fail("control flow inside a dataflow block", "end the block before it, and begin another one after it")
             self._check_binding(binding)
         self.at = f"output({', '.join(v.name for v in block.outputs)})"
         for v in block.outputs:
@@ -171,18 +191,33 @@ class _Verifier:
                     self.fail(f"there is no kernel {name}")
                 self._inferred(lambda: [check_buffers(name, params, given, kernel_sizes(kernel, sizes))
                                         for params, given in ((kernel.inputs, args), (kernel.outputs, out))])
+            case RunCond(condition=c, then=a, otherwise=b, args=args, out=out):
+                self._check_outputs(self._inferred(lambda: infer_binding(Cond(c, a, b, args), self.module)), out)
+            case RunWhile(test=test, body=body, args=args, init=init, out=out, spare=spare):
+                made = self._inferred(lambda: infer_binding(While(test, body, args, init), self.module))
+                self._check_outputs(made, out)
+                self._check_outputs(made, spare)
+            case RunScan(body=body, args=args, init=init, xs=xs, out=out, spare=spare, length=length):
+                made = self._inferred(lambda: infer_binding(Scan(body, args, init, xs, length), self.module))
+                self._check_outputs(made, out)
+                self._check_outputs(Tuple(made.items[:len(init)]), spare)
             case RunLibrary(out=out):
                 if op := library_op(value):
-                    inferred = self._inferred(lambda: infer_op(op))
-                    if getattr(inferred, "items", (inferred,)) != tuple(o.type for o in out):
-                        self.fail(f"the result has type {inferred}, not that of the outputs")
+                    self._check_outputs(self._inferred(lambda: infer_op(op)), out)
             case MatchShape(value=v, pattern=pattern):
-                if not isinstance(v.type, Tensor) or (v.type.shape is not None and len(v.type.shape) != len(pattern)):
+                rank = v.type.ndim if isinstance(v.type, Tensor | Shape) else -1
+                if rank is not None and rank != len(pattern):
                     self.fail(f"a value of type {v.type} is matched with {len(pattern)} sizes")
+
+    def _check_outputs(self, made: Type, out: tuple[Atom, ...]) -> None:
+        if getattr(made, "items", (made,)) != tuple(o.type for o in out):
+            self.fail(f"the result has type {made}, not that of the outputs")
 
     def _read(self, atom) -> None:
         if isinstance(atom, Var):
             known = self.scope.get(atom.name)
+            if known is None and atom.name in self.functions:
+                known = self.functions[atom.name].var
             if known is None:
                 hint = "after a dataflow block only its outputs can be read" if atom.name in self.bound else ""
                 self.fail(f"{atom.name} is read, but not bound before", hint)

@@ -14,24 +14,27 @@ from __future__ import annotations
 
 import keyword
 import weakref
+from collections.abc import Sequence
 
 from minirelax.errors import VerifyError
 from minirelax.ir.dim import Dim, names
+from minirelax.ir.functions import MIXED, complaint
 from minirelax.ir.loop import KINDS, REDUCTIONS, Block, Kernel
 from minirelax.ir.print_loops import print_block
 from minirelax.ir.scalar import PREDICATES, Apply, Index, Load, Scalar, SizeValue, walk
 from minirelax.ir.syntax import INFIX, NUMBER_NAMES
 
-UNEQUAL = ("where", "cast", "ldexp", "check_index")             # functions whose operands may differ in dtype
-
 _verified: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
 
 
-def verify_kernel(kernel: Kernel) -> None:
-    """Raises VerifyError if the kernel breaks an invariant.  Kernels cannot change, so each is looked at once."""
+def verify_kernel(kernel: Kernel, places: Sequence[str] = ()) -> None:
+    """Raises VerifyError if the kernel breaks an invariant.  Kernels cannot change, so each is looked at once.
+
+    `places` say where errors are: of the kernel as a whole, then of each block; by default the kernel's own text.
+    """
     if _verified.get(id(kernel)) is kernel:
         return
-    _Verifier(kernel).run()
+    _Verifier(kernel, places).run()
     _verified[id(kernel)] = kernel
 
 
@@ -41,14 +44,15 @@ def is_name(name: str) -> bool:
 
 
 class _Verifier:
-    def __init__(self, kernel: Kernel):
+    def __init__(self, kernel: Kernel, places: Sequence[str] = ()):
+        self.places, self.place = places, places[0] if places else ""
         self.kernel, self.buffers, self.sizes = kernel, kernel.buffers, frozenset(kernel.sizes)
         self.written = {v.name for v in kernel.inputs}
         self.line = f"def {kernel.name}(...)"
         self.scope: frozenset[str] = self.sizes
 
     def fail(self, what: str, hint: str = "") -> None:
-        raise VerifyError(what, hint, where=f"kernel {self.kernel.name}: {self.line}")
+        raise VerifyError(what, hint, where=self.place or f"kernel {self.kernel.name}: {self.line}")
 
     def run(self) -> None:
         kernel = self.kernel
@@ -60,8 +64,10 @@ class _Verifier:
                 self._check_size(d, f"the type of {v.name}")
         if kernel.pattern is not None and kernel.pattern not in KINDS:
             self.fail(f"there is no pattern {kernel.pattern!r}", f"patterns are {', '.join(KINDS)}")
-        for block in kernel.blocks:
+        for i, block in enumerate(kernel.blocks, 1):
+            self.place = self.places[i] if self.places else ""
             self._check_block(block)
+        self.place = self.places[0] if self.places else ""
         for v in kernel.outputs:
             if v.name not in self.written:
                 self.fail(f"nothing is stored to the output {v.name}")
@@ -140,6 +146,8 @@ class _Verifier:
         elif s.function in INFIX or s.function in ("maximum", "minimum", "negative"):
             fine = set(given) == {s.dtype}
         else:
-            fine = s.function in UNEQUAL or len(set(given)) == 1
+            fine = s.function in MIXED or len(set(given)) == 1
+        if what := complaint(s.function, tuple(given)):
+            self.fail(what, "functions are called as NumPy's; convert an operand by its dtype: f32(x)")
         if not fine:
             self.fail(f"{s.function} of {', '.join(given)} cannot be {s.dtype}", "operands have one dtype: cast one of them")

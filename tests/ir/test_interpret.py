@@ -4,11 +4,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minirelax.errors import ArgumentError, DTypeError, RunError, ShapeError
+from minirelax.errors import ArgumentError, DTypeError, IndexingError, LibraryError, RunError, ShapeError
 from minirelax.ir.execute import execute
 from minirelax.ir.graph import Var
 from minirelax.ir.interpret import interpret
-from minirelax.ir.library import LIBRARY, register
+from minirelax.ir.library import ROUTINES, register_library
 from minirelax.ir.parser import parse, parse_kernel
 from minirelax.ir.tensor import lower_to_kernel
 from minirelax.ir.types import Tensor, dtype_name
@@ -71,12 +71,13 @@ def main(x: f32[n, m]) -> Tuple[f32[n, m], f32[3], i64[()]]:
 def test_functions_that_call_each_other():
     module = parse('''
 def main(x: f32[2*n], y: f32[n]) -> f32[_]:
-    v0: f32[2*n] = f(x, sizes=(n,))
+    s: Shape([n]) = shape(n)
+    v0: f32[2*n] = f(x, s)
     v1: f32[_] = g(v0)
     return v1
 
 @private
-def f(x: f32[2*k]) -> f32[2*k]:
+def f(x: f32[2*k], s: Shape([k])) -> f32[2*k]:
     v0: f32[2*k] = full(f32(1.0), shape=(2*k,))
     v1: f32[2*k] = add(x, v0)
     return v1
@@ -117,23 +118,30 @@ def bind(w: f32[n]) -> f32[n]:
 
 
 def test_registered_routines():
-    module = parse('def main(x: f32[n]) -> f32[n]:\n    v0: f32[n] = call_library("scaled", x, by=n)\n    return v0')
-    register("scaled", lambda x, by: x * np.float32(by))
+    module = parse('def main(x: f32[n]) -> f32[n]:\n    v0: f32[n] = call_library("scaled", x, sizes=(n,))\n    return v0')
+    register_library("scaled", lambda x, out, by: np.multiply(x, np.float32(by), out=out) is None)
     try:
+        with pytest.raises(LibraryError, match="the library routine scaled returned a value of type bool"):
+            interpret(module, X)
+        register_library("scaled", lambda x, out, by: np.copyto(out, x * by))
         assert interpret(module, X).tolist() == [12, 4, 8, 4]
     finally:
-        del LIBRARY["scaled"]
+        del ROUTINES["scaled"]
     with pytest.raises(RunError, match="no library routine is called scaled"):
         interpret(module, X)
 
 
 @pytest.mark.parametrize("args, error, what", [
-    ((np.zeros((2, 3)), X), DTypeError, "main: argument x: expected f32[n, n + 1], got float64"),
+    ((np.zeros((2, 3)), X), DTypeError,
+     "main: argument x: expected f32[n, n + 1], got an array of shape (2, 3): dtype float64, not float32"),
     ((np.zeros((2, 4), np.float32), X), ShapeError,
-     "main: argument x: expected f32[n, n + 1], got an array of shape (2, 4): n + 1 is 3"),
-    ((np.zeros(3, np.float32), X), ShapeError, "main: argument x: expected f32[n, n + 1], got an array of shape (3,)"),
+     "main: argument x: expected f32[n, n + 1], got an array of shape (2, 4): axis 1 is 4, "
+     "not n + 1 = 3 (n = 2 is the size of axis 0 of x)"),
+    ((np.zeros(3, np.float32), X), ShapeError,
+     "main: argument x: expected f32[n, n + 1], got an array of shape (3,): 1 axis, not 2"),
     ((np.zeros((2, 3), np.float32), X), ShapeError,
-     "main: argument y: expected f32[2*n - 1], got an array of shape (4,): 2*n - 1 is 3"),
+     "main: argument y: expected f32[2*n - 1], got an array of shape (4,): axis 0 is 4, "
+     "not 2*n - 1 = 3 (n = 2 is the size of axis 0 of x)"),
     ((X,), ArgumentError, "main takes 2 arguments and 0 bound ones; 1 and 0 are given")])
 def test_arguments_that_do_not_fit(args, error, what):
     module = parse("def main(x: f32[n, n + 1], y: f32[2*n - 1]) -> f32[n, n + 1]:\n    return x")
@@ -161,7 +169,7 @@ def test_places_outside_a_buffer_are_errors(index):
 def test_checked_indices():
     kernel = parse_kernel(KERNEL.format("i64") + "x[check_index(x[i], n)]")
     assert execute(kernel, (np.array([1, 0]),), n=2)[0].tolist() == [0, 1]
-    with pytest.raises(RunError, match="index 2 is out of bounds for size 2"):
+    with pytest.raises(IndexingError, match="index 2 is out of bounds for size 2"):
         execute(kernel, (np.array([1, 2]),), n=2)
 
 

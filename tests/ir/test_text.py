@@ -65,15 +65,24 @@ def main(x: f32[n, m], y: Object, *, w: f32[m, 10], z: Tuple[f32[()], Shape([n, 
         v8: Tuple[()] = ()
         v9: f32[_] = call_library("unique", v5, axis=(0, -1), mode="a \\"b\\" \\n é", size=2*n + 1, eps=1e-06, flag=True, no=None)
         v10: f32[k] = match_cast(v9, f32[k])
-        v11: f32[n] = fused_add_exp(v5, v5, sizes=(n, k//2))
+        s: Shape([n, k//2]) = shape(n, k//2)
+        v11: f32[n] = fused_add_exp(v5, v5, s)
         v12: f32[2*n] = concatenate((v5, v11), axis=0)
         v13: f32[n] = where(v5, 1.0, bool(True))
-        output(v9, v10)
-    v14: f32[n] = call_function(exp, v5)
+        f0: Callable[[f32[n]], f32[2*n]] = double
+        v14: f32[2*n] = f0(v5)
+        x1: Object = y
+        output(v5, v9, v10, s)
+    v15: f32[n] = call_function(exp, v5)
+    v16: bool[()] = positive(v15)
+    v17: f32[n] = cond(v16, exp, negated, v15)
+    v18: Tuple[f32[n]] = while_loop(ongoing, step, (s,), (v5,))
+    v19: Tuple[f32[n], f32[n, 2]] = scan(row, (), (v5,), (x,), length=n, reverse=True)
+    v20: Callable[..., Object] = recursive(double)
     return v9
 
-@private
-def fused_add_exp(x: f32[n], y: f32[n]) -> f32[n]:
+@group
+def fused_add_exp(x: f32[n], y: f32[n], s: Shape([n, k])) -> f32[n]:
     with dataflow():
         v0: f32[n] = add(x, y)
         output(v0)
@@ -81,7 +90,23 @@ def fused_add_exp(x: f32[n], y: f32[n]) -> f32[n]:
 
 @private
 def exp(x: f32[n]) -> f32[n]:
-    return x'''
+    return x
+
+@private
+def positive(x: f32[n]) -> bool[()]:
+    v0: bool[n] = greater(x, 0.0)
+    v1: bool[()] = all(v0, axes=(0,), keepdims=False)
+    return v1
+
+@private
+def double(x: f32[n]) -> f32[2*n]:
+    v0: f32[2*n] = concatenate((x, x), axis=0)
+    return v0
+
+@private
+def recursive(f: Callable[[f32[n]], f32[2*n]]) -> Callable[..., Object]:
+    v0: Callable[..., Object] = recursive(f)
+    return v0'''
 
 DESTINATIONS = '''\
 def main(x: f32[n]) -> f32[n]:
@@ -95,6 +120,9 @@ def main(x: f32[n]) -> f32[n]:
     run_kernel(plain, out=(v1, v2))
     run_library("sort", x, out=(v2,), axis=0)
     v3: f32[n, 1] = view(v2)
+    run_cond(x, main, main, x, out=(v1,))
+    run_while(main, main, (x,), (v1,), out=(v1,), spare=(v2,))
+    run_scan(main, (), (v1,), (x,), out=(v1,), spare=(v2,), length=n, reverse=False)
     return v2'''
 
 
@@ -264,12 +292,14 @@ KERNEL = "@kernel\ndef k(x: f32[n], out: f32[n], *, n):\n    "
      "they are ((arrays, ...))"),
     (MAIN + "v0: f32[n] = add(1.0, 2.0)\n    return v0", 2, "1.0 has no dtype here", "spell it: f32(1.0)"),
     (MAIN + "v0: bool[n] = logical_and(b, 1.0)\n    return x", 2, "1.0 is no bool", "spell its dtype"),
-    (MAIN + "v0: f32[n] = x\n    return v0", 2, "not an operation: x", "one operation a line"),
+    (MAIN + "v0: f32[n] = -x\n    return v0", 2, "not an operation: -x", "one operation a line"),
+    (MAIN + "v0: f32[n] = z\n    return v0", 2, "there is no value z", "values in reach: x, b"),
+    (MAIN + "v0: f32[n] = x(b)\n    return v0", 2, "no op or function is called x", ""),
+    (MAIN + "v0: f32[n] = cond(b, main)\n    return v0", 2, "cond: otherwise is missing", "cond(v0, then, otherwise, x, y)"),
     (MAIN + "v0 = exp(x)\n    return v0", 2, "not a statement of a function", "a function has guards"),
     (MAIN + "with dataflow():\n        v0: f32[n] = exp(x)\n    return x", 3, "output(...) is missing at the end of the block",
      "name the values"),
     (MAIN + "guard(n)\n    return x", 2, "not a guard", "guard(n > 16)"),
-    (MAIN + "return b", 2, "the result has type bool[n]", "the function says f32[n]"),
     (MAIN + "v0: f32[n] = exp(x)", 2, "a return is missing at the end", "a function has"),
     (MAIN + 'v0: f32[n] = call_kernel("k", x)\n    return x', 2, "a kernel is expected here, by its name", ""),
     (MAIN + "v0: f32[n] = call_kernel(k, x, size=(n,))\n    return x", 2, "unknown keyword size", "sizes=(n, 4)"),
@@ -277,7 +307,7 @@ KERNEL = "@kernel\ndef k(x: f32[n], out: f32[n], *, n):\n    "
      "one element is written (x,)"),
     (MAIN + "run_kernel(k, x)\n    return x", 2, "out=(...) is missing", "name the tensors"),
     (MAIN + "v0: f32[n] = call_library('f', x, **x)\n    return x", 2, "** is no attribute", "name=value"),
-    ("@jit\n" + MAIN + "return x", 1, "not a decorator of functions", "@private or @kernel"),
+    ("@jit\n" + MAIN + "return x", 1, "not a decorator of functions", "@private, @group or @kernel"),
     ("c0: f32[2] = constant([1.0])", 1, "an array of shape (1,)", "the type says f32[2]"),
     ("c0: i8[1] = constant([300])", 1, "300 is not an element of type i8", ""),
     ("c0: f32[n] = constant([1.0])", 1, "a constant cannot have type f32[n]", "its sizes are numbers"),
@@ -289,10 +319,10 @@ KERNEL = "@kernel\ndef k(x: f32[n], out: f32[n], *, n):\n    "
     (KERNEL + "for i in range(n):\n        out[i] = f32(i) < True", 4, "True is no f32", "spell another dtype"),
     (KERNEL + "for i in range(n):\n        out[i] = i + 0.5", 4, "0.5 is no i64", "or cast: i64(f64(0.5))"),
     (KERNEL + "for i in range(n):\n        out[i] = min(x[i], 1)", 4, "min is for sizes", "use minimum and maximum"),
-    (KERNEL + "for i in range(n):\n        out[i] = x[i] if n else x[0]", 4, "not a scalar: x[i] if n else x[0]", "arithmetic"),
+    (KERNEL + "for i in range(n):\n        out[i] = x[i] if n else x[0]", 4, "not a scalar: x[i] if n else x[0]", "write where(condition, a, b)"),
     (KERNEL + "for i in range(n):\n        out[0.5] = x[i]", 4, "0.5 is no index", "indices are integers"),
     (KERNEL + "for i in range(1, n):\n        out[i] = x[i]", 3, "not a loop of a kernel", "for i in range(n):"),
-    (KERNEL + "for i in range(n):\n        out[i] += x[i]", 4, "a store is expected here", "a kernel has"),
+    (KERNEL + "for i in range(n):\n        out[i] += x[i]", 4, "a store is expected here", "before its loops"),
     (KERNEL + "for i in range(n):\n        s0 = x[i]", 4, "a store is missing", "a kernel has"),
     (KERNEL + "for i in range(n):\n        out[i] = 1.0\n        for k in range(n):\n            out[i] += x[k]", 4,
      "a sum of f32 starts from f32(0.0)", "combine with other values"),

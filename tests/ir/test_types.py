@@ -11,8 +11,9 @@ from minirelax.ir.reader import parse_type
 from minirelax.ir.types import DTYPES, Tensor, bool_, dtype_name, f32, i64, itemsize, substitute_type, symbols
 
 TEXTS = ["f32[n, 784]", "f32[()]", "f32[...]", "f32[_]", "bool[n + 1, _]", "u8[2*n + m//4]", "i64[min(n, 512)]", "Object",
-         "Tuple[()]", "Tuple[f32[n], Tuple[i64[()]]]", "Shape([n, 4])", "Shape([])", "Shape(ndim=2)", "Shape(ndim=None)",
-         "Storage[4*n]", "Callable[[f32[n], Object], f32[n]]", "Callable[[], Tuple[f32[n], f32[m]]]"]
+         "Tuple[()]", "Tuple[f32[n], Tuple[i64[()]]]", "Shape([n, 4])", "Shape([])", "Shape(ndim=2)", "Shape()",
+         "Tensor[n, 4]", "Tensor[...]", "Tensor[()]",
+         "Storage[4*n]", "Callable[..., Object]", "Callable[[f32[n], Object], f32[n]]", "Callable[[], Tuple[f32[n], f32[m]]]"]
 
 
 @pytest.mark.parametrize("text", TEXTS)

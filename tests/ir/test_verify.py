@@ -37,8 +37,8 @@ GOOD = [
     main("guard(n > 3)", "heap[0] = n", "match_shape(x, (n,), binds=(\"n\",))", "v0: Storage[4*n] = alloc_storage()",
          "v1: f32[n] = alloc_tensor(v0)", "run_kernel(double, x, out=(v1,), sizes=(n,))", "v2: f32[n, 1] = view(v1)",
          "run_library(\"elsewhere\", v1, out=(x,))"),
-    main("v0: f32[2*m] = f(x, sizes=(m,))", params="x: f32[2*m], y: f32[m]", type_="f32[2*m]") +
-    "\n\n@private\ndef f(x: f32[2*k]) -> f32[2*k]:\n    v0: f32[2*k] = exp(x)\n    return v0",
+    main("s: Shape([m]) = shape(m)", "v0: f32[2*m] = f(x, s)", params="x: f32[2*m], y: f32[m]", result="v0", type_="f32[2*m]") +
+    "\n\n@private\ndef f(x: f32[2*k], s: Shape([k])) -> f32[2*k]:\n    v0: f32[2*k] = exp(x)\n    return v0",
     main("v0: f32[_] = f(x)") + "\n\n@private\ndef f(y: f32[k]) -> f32[m]:\n    v0: f32[m] = match_cast(y, f32[m])\n"
     "    return v0",
     main("v0: Tuple[f32[n], f32[()]] = (x, 1.0)", "v1: f32[()] = v0[1]", params="x: f32[n], y: f32[_], z: f32[...], t: Object"),
@@ -101,7 +101,19 @@ def test_good_modules(text):
     (main("v0: f32[n] = main(x, x)"), "main takes 1 values, 2 are given", "v0: f32[n] = main(x, x)"),
     (main("v0: f32[()] = add(f32(1.0), f32(2.0))", "v1: f32[()] = main(v0)"), "main expects f32[n] as x, not f32[()]",
      "v1: f32[()] = main(v0)"),
-    (main("v0: f32[n] = main(x, sizes=(n,))"), "main needs the sizes (), 1 are given", "v0: f32[n] = main(x, sizes=(n,))"),
+    (main("v0: f32[_] = main(x)"), "v0 is declared f32[_], but its value has type f32[n]", "v0: f32[_] = main(x)"),
+    (main("f0: Callable[[f32[n]], f32[n]] = main", "v0: f32[_] = f0(x)"), "v0 is declared f32[_], but its value has type f32[n]",
+     "v0: f32[_] = f0(x)"),
+    (main("v0: f32[n] = y(x)", params="x: f32[n], y: Callable[[f32[n, m]], f32[n]]"),
+     "y expects f32[n, m] as argument 0, not f32[n]", "v0: f32[n] = y(x)"),
+    (main("s: Shape([n, 4]) = shape(n, 5)"), "s is declared Shape([n, 4]), but its value has type Shape([n, 5])",
+     "s: Shape([n, 4]) = shape(n, 5)"),
+    (main("s: Shape([k]) = shape(k)"), "values mentions the size k, which is not known here", "s: Shape([k]) = shape(k)"),
+    (main("v0: f32[m] = x"), "v0 is declared f32[m], but its value has type f32[n]", "v0: f32[m] = x"),
+    (main("v0: f32[n] = cond(x, main, main, x)"), "the condition has type f32[n], not bool[()]",
+     "v0: f32[n] = cond(x, main, main, x)"),
+    (main("v0: Tuple[f32[n]] = while_loop(main, main, (), (x,))"), "main returns f32[n], not a tuple of 1 carried values",
+     "v0: Tuple[f32[n]] = while_loop(main, main, (), (x,))"),
     (main("match_shape(x, (n, 2))"), "a value of type f32[n] is matched with 2 sizes", "match_shape(x, (n, 2))"),
     (main('run_library("sort", x, out=(x, x), axis=0)'), "the result has type f32[n], not that of the outputs",
      'run_library("sort", x, out=(x, x), axis=0)'),
@@ -110,7 +122,14 @@ def test_good_modules(text):
      "an effect inside a dataflow block",
      "run_kernel(double, x, out=(x,), sizes=(n,))"),
     (main("with dataflow():", "    v0: f32[n] = alloc_tensor()", "    output()"), "an effect inside a dataflow block",
-     "v0: f32[n] = alloc_tensor()")])
+     "v0: f32[n] = alloc_tensor()"),
+    (main("with dataflow():", "    v0: f32[n] = cond(b, main, main, x)", "    output()", params="x: f32[n], b: bool[()]"),
+     "control flow inside a dataflow block", "v0: f32[n] = cond(b, main, main, x)"),
+    # 8 a result can be what the function declares
+    (main(type_="f64[n]"), "a value of type f32[n] is never f64[n], as the function declares", "return x"),
+    (main(type_="f32[n, 1]"), "a value of type f32[n] is never f32[n, 1], as the function declares", "return x"),
+    (main(type_="f32[n + 1]"), "a value of type f32[n] is never f32[n + 1], as the function declares", "return x"),
+    (main(type_="f32[k]"), "the declared result type mentions the size k, which is not known here", "return x")])
 def test_broken_functions(text, what, line):
     with pytest.raises(VerifyError) as e:
         verify(parse(text))
