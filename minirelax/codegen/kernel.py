@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from minirelax.codegen.scalars import dim_source
 from minirelax.codegen.source import Names, SourceWriter
-from minirelax.ir.dim import Dim, DimExpr, names
-from minirelax.ir.loop import Kernel
+from minirelax.ir.dim import Dim, DimExpr, is_nonnegative, names, product
+from minirelax.ir.loop import Block, Kernel
+from minirelax.ir.scalar import Apply, Literal, Scalar, SizeValue, walk
 
 _DTYPES = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64")
 RESERVED = frozenset(
@@ -92,11 +93,24 @@ class KernelSource:
         with self.out.block(f"def {self.function_name}(args, lo, hi, scratch):"):
             for i, name in enumerate(self.signature.buffers):
                 self.pointer(name, types[name].dtype, f"args[{i}]")
-            if self._checks_indices():
+            if any(True for _ in self._checked_extents()):
                 self.out.line(f"error = ptr_i64(args[{self.signature.error}])")
             for i, size in enumerate(self.signature.sizes):
                 self.out.line(f"{self.names.of[size]} = args[{self.signature.first_size + i}]")
+            self._refuse_empty_axes()
             yield
+
+    def _refuse_empty_axes(self) -> None:
+        """Nothing is inside an axis without elements: stop before a checked index falls back on element 0 of it."""
+        seen: set[tuple[Dim, Dim]] = set()
+        for block, extent in self._checked_extents():
+            rounds = product([a.extent for a in (*block.axes, *block.over)])
+            if (extent, rounds) in seen or is_nonnegative(extent - 1):
+                continue
+            seen.add((extent, rounds))
+            with self.out.block(f"if {self.dim(extent)} < 1 and {self.dim(rounds)} > 0:"):
+                self.out.line("error[0] = 1")
+                self.out.line("return")
 
     def pointer(self, buffer: str, dtype: str, address: str) -> None:
         self.out.line(f"{self.buffer(buffer)} = ptr_{dtype}({address})")
@@ -125,11 +139,10 @@ class KernelSource:
     def store(self, buffer: str, index: str, value: str, dtype: str) -> None:
         self.out.line(f"{self.buffer(buffer)}[{index}] = {dtype if dtype != 'bool' else 'u8'}({value})")
 
-    def _checks_indices(self) -> bool:
-        from minirelax.ir.scalar import Apply, Scalar, walk
-
-        return any(
-            isinstance(s, Apply) and s.function == "check_index"
-            for b in self.kernel.blocks
-            for s in walk(b.value, *(i for i in b.indices if isinstance(i, Scalar)))
-        )
+    def _checked_extents(self) -> Iterator[tuple[Block, Dim]]:
+        """The extents that indices of the kernel's blocks are checked against."""
+        for b in self.kernel.blocks:
+            for s in walk(b.value, *(i for i in b.indices if isinstance(i, Scalar))):
+                match s:
+                    case Apply(function="check_index", args=(_, SizeValue(dim=extent) | Literal(value=extent))):
+                        yield b, extent

@@ -21,10 +21,11 @@ from minirelax.ops import (
     rounding,
     scatter,
     sequence,
+    shape,
     transcendental,
 )
 
 __all__ = [
     "OPS", "arithmetic", "comparison", "create", "elementwise", "index", "lapack", "linalg", "logic", "movement", "panels",
-    "reduce", "rounding", "scatter", "sequence", "transcendental",
+    "reduce", "rounding", "scatter", "sequence", "shape", "transcendental",
 ]

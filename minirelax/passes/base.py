@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from minirelax.errors import VerifyError
 from minirelax.ir.graph import Function, Module
 from minirelax.ir.verify import verify
 
@@ -51,9 +52,10 @@ def function_pass(rewrite: Callable[[Function], Function]) -> Pass:
 
 
 def run(module: Module, passes: tuple[Pass, ...], on_stage: Callable[[Stage], None] | None = None) -> tuple[Stage, ...]:
-    """Every intermediate module, the given one first (called ``trace``).  Raises VerifyError if a pass breaks an invariant.
+    """Every intermediate module, the given one first (called ``trace``).
 
-    `on_stage` is called with each stage as soon as it exists: to print it, or to check its meaning.
+    Raises VerifyError, naming the pass, if one breaks an invariant; whether passes keep what a program computes is found by
+    `minirelax.validate`.  `on_stage` is called with each stage as soon as it exists: to print it, say.
     """
     stages: list[Stage] = []
 
@@ -69,10 +71,17 @@ def run(module: Module, passes: tuple[Pass, ...], on_stage: Callable[[Stage], No
         changed = step(module)
         milliseconds = 1e3 * (time.perf_counter() - start)
         if changed is not module:
-            verify(changed)
+            _verify_after(step.__name__, changed)
         module = changed
         record(step.__name__, module, milliseconds)
     return tuple(stages)
+
+
+def _verify_after(name: str, module: Module) -> None:
+    try:
+        verify(module)
+    except VerifyError as e:
+        raise VerifyError(f"{name} made an invalid module: {e.what}", e.hint, e.where) from e
 
 
 def entry(module: Module) -> Function:

@@ -36,6 +36,7 @@ from dataclasses import replace
 
 from minirelax.ir.dim import DimExpr, product, value
 from minirelax.ir.graph import Atom, Binding, CallLibrary, Dataflow, Function, MakeTuple, Module, Var, fresh_names
+from minirelax.ir.infer import mentioned_names
 from minirelax.ir.op import Op
 from minirelax.ir.types import Tensor, Tuple, itemsize, symbols
 from minirelax.passes.base import BIND, entry, with_function
@@ -78,7 +79,7 @@ def _hoistable(main: Function, module: Module) -> list[Binding]:
             isinstance(b.value, Op | CallLibrary)
             and operands
             and all(a in sources for a in operands)
-            and symbols(b.var.type) <= sizes
+            and symbols(b.var.type) | mentioned_names(tuple(b.value.attributes().values())) <= sizes
             and not _is_unknown(b.var.type)
         ):
             sources[b.var] = frozenset().union(*(sources[a] for a in operands))

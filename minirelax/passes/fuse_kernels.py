@@ -16,12 +16,13 @@ Kernels that are equal up to names are kept once: the layers of a network share 
 ...
 ... def main(x: f32[2*n], y: f32[n]) -> f32[2*n]:
 ...     with dataflow():
-...         v0: f32[2*n] = fused_exp_exp(x, sizes=(n,))
+...         v1: Shape([n]) = shape(n)
+...         v0: f32[2*n] = fused_exp_exp(x, v1)
 ...         output(v0)
 ...     return v0
 ...
-... @private
-... def fused_exp_exp(x: f32[2*n]) -> f32[2*n]:
+... @group
+... def fused_exp_exp(x: f32[2*n], s: Shape([n])) -> f32[2*n]:
 ...     with dataflow():
 ...         v0: f32[2*n] = call_kernel(exp, x, sizes=(2*n,))
 ...         v1: f32[2*n] = call_kernel(exp, v0, sizes=(2*n,))
@@ -44,7 +45,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minirelax.ir.dim import Dim, DimExpr
 from minirelax.ir.graph import (
     Atom,
     Binding,
@@ -58,26 +58,27 @@ from minirelax.ir.graph import (
     Var,
     map_blocks,
 )
-from minirelax.ir.infer import extra_sizes
+from minirelax.ir.infer import call_sizes
 from minirelax.ir.loop import Block, Kernel, with_sizes
 from minirelax.ir.tensor import REDUCE_NAMES, SPATIAL_NAMES
-from minirelax.ir.types import Tensor, substitute_type
+from minirelax.ir.types import Shape, Tensor, Type, substitute_type, symbols
 from minirelax.passes.annotate_patterns import pattern_of
+from minirelax.passes.eliminate_dead_code import drop_dead_bindings
 from minirelax.passes.inline import inline_producers, store_directly, tidy
 from minirelax.passes.share_kernels import KernelTable, rename_block, size_arguments, unique
 
 
 def fuse_kernels(module: Module) -> Module:
-    """`module` with every private function that only calls kernels merged into one kernel; unread kernels are dropped."""
+    """`module` with every group that only calls kernels merged into one kernel; unread kernels are dropped."""
     kernels = {k.name: k for k in module.kernels}
-    groups = {f.name: f for f in module.functions if f.private and _calls_kernels_only(f)}
+    groups = {f.name: f for f in module.functions if f.group and _calls_kernels_only(f)}
     others = tuple(f for f in module.functions if f.name not in groups)
     called = {b.value.kernel for f in others for b in f.bindings if isinstance(b.value, CallKernel)}
     table = KernelTable((k for k in module.kernels if k.name in called), (f.name for f in others))
     merged = {name: merge(f, kernels) for name, f in groups.items()}
     names = {name: table.add(k) for name, k in merged.items()}
     functions = tuple(map_blocks(f, lambda block: _with_kernel_calls(block, groups, merged, names)) for f in others)
-    return replace(module, functions=functions, kernels=table.kernels)
+    return drop_dead_bindings(replace(module, functions=functions, kernels=table.kernels)) if groups else module
 
 
 def merge(function: Function, kernels: dict[str, Kernel]) -> Kernel:
@@ -92,9 +93,8 @@ class _Merge:
         self.function, self.kernels = function, kernels
         self.items = {(b.value.value, b.value.index): b.var for b in function.bindings if isinstance(b.value, TupleItem)}
         self.results = self._results(function.result)
-        self.sizes = set(extra_sizes(function)) | {
-            str(d) for v in function.params for d in v.type.shape if isinstance(d, DimExpr)
-        }
+        self.params = tuple(p for p in function.params if isinstance(p.type, Tensor))
+        self.sizes = {n for v in function.params for n in symbols(v.type)}
         self.names: dict[Atom, str] = {}
         self.types: dict[str, Tensor] = {}
         self.blocks: list[Block] = []
@@ -110,7 +110,7 @@ class _Merge:
         outputs = tuple(Var(self.names[v], v.type) for v in self.results)
         kept = {v.name for v in outputs}
         blocks = [tidy(b) for b in store_directly(inline_producers(self.blocks, kept), kept)]
-        inputs = tuple(Var(self.names[p], p.type) for p in function.params)
+        inputs = tuple(Var(self.names[p], p.type) for p in self.params)
         local, blocks = self._renumbered_locals(blocks, {v.name for v in (*inputs, *outputs)}, taken)
         kernel = with_sizes(Kernel(function.name.removeprefix("fused_"), inputs, outputs, (), local, tuple(blocks)))
         return replace(kernel, pattern=pattern_of(kernel))
@@ -123,7 +123,7 @@ class _Merge:
     def _name_buffers(self) -> None:
         taken = set(self.sizes)
         outputs = ("out",) if len(self.results) == 1 else tuple(f"out{i}" for i in range(len(self.results)))
-        for var, name in (*((p, p.name) for p in self.function.params), *zip(self.results, outputs, strict=True)):
+        for var, name in (*((p, p.name) for p in self.params), *zip(self.results, outputs, strict=True)):
             self.names[var] = unique(name, taken)
             taken.add(self.names[var])
 
@@ -156,32 +156,25 @@ def _with_kernel_calls(
     for b in block.bindings:
         if isinstance(b.value, CallFunction) and b.value.function in groups:
             function = groups[b.value.function]
-            values = _size_values(function, b.value)
-            call = CallKernel(names[function.name], b.value.args, size_arguments(merged[function.name], values))
+            values = call_sizes(function, b.value.args)
+            args = tuple(a for a in b.value.args if isinstance(a.type, Tensor))
+            call = CallKernel(names[function.name], args, size_arguments(merged[function.name], values))
             b = Binding(b.var, call, b.source)
         out.append(b)
     return replace(block, bindings=tuple(out))
-
-
-def _size_values(function: Function, call: CallFunction) -> dict[str, Dim]:
-    """What the sizes of a function stand for at a call."""
-    values = dict(zip(extra_sizes(function), call.sizes, strict=True))
-    for p, a in zip(function.params, call.args, strict=True):
-        values.update(
-            (str(d), e)
-            for d, e in zip(p.type.shape, a.type.shape, strict=True)
-            if isinstance(d, DimExpr) and str(d).isidentifier() and str(d) not in values
-        )
-    return values
 
 
 def _calls_kernels_only(function: Function) -> bool:
     return (
         all(isinstance(b.value, CallKernel | TupleItem | MakeTuple) for b in function.bindings)
         and len(function.body) == 1
-        and all(isinstance(p.type, Tensor) and p.type.shape is not None and None not in p.type.shape for p in function.params)
+        and all(isinstance(p.type, Shape) or _is_known(p.type) for p in function.params)
         and any(isinstance(b.value, CallKernel) for b in function.bindings)
     )
+
+
+def _is_known(type_: Type) -> bool:
+    return isinstance(type_, Tensor) and type_.shape is not None and None not in type_.shape
 
 
 def _free_names(pool: tuple[str, ...], taken: set[str], stem: str | None = None) -> list[str]:

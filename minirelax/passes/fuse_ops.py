@@ -27,8 +27,8 @@ A copy in the same order (a reshape) is left alone: `lower_calls` makes it a vie
 ...         output(v1)
 ...     return v1''')
 >>> print(fuse_ops(module)["fused_exp_exp"])
-@private
-def fused_exp_exp(x: f32[2*n]) -> f32[2*n]:
+@group
+def fused_exp_exp(x: f32[2*n], s: Shape([n])) -> f32[2*n]:
     with dataflow():
         v0: f32[2*n] = call_kernel(exp, x, sizes=(2*n,))
         v1: f32[2*n] = call_kernel(exp, v0, sizes=(2*n,))
@@ -41,6 +41,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from minirelax.ir.graph import CallKernel, Dataflow, Function, Module, Var, fresh_names
+from minirelax.ir.infer import bound_sizes
 from minirelax.ir.loop import Kernel
 from minirelax.ir.types import substitute_type
 from minirelax.passes.base import BIND
@@ -62,9 +63,9 @@ def fuse_ops(module: Module) -> Module:
 
 
 def _fused(function: Function, module: Module, facts: dict[str, Facts], made: GroupFunctions) -> Function:
-    if function.private or function.name == BIND:
+    if function.group or function.name == BIND:
         return function
-    bound: set[str] = {str(d) for v in (*function.params, *function.bound) for d in getattr(v.type, "shape", None) or ()}
+    bound = {n for v in (*function.params, *function.bound) for n in bound_sizes(v.type)}
     parts, names = [], fresh_names(function, module)
     for part in function.body:
         if isinstance(part, Dataflow):

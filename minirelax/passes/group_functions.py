@@ -1,8 +1,8 @@
 """Turn groups of bindings into private functions and calls; groups that do the same share one function.
 
 A group's function takes the values that the group reads, constants of the module too, under names that no constant has.
-Sizes that it mentions and that no parameter's shape shows by themselves are passed as extra sizes, in the order of
-`infer.extra_sizes` (Relax, figure 8).
+Sizes that it mentions and that no parameter's shape shows by themselves reach it in one more parameter, a `Shape` (Relax,
+figure 8).
 """
 
 from __future__ import annotations
@@ -12,9 +12,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from minirelax.ir.dim import symbol
-from minirelax.ir.graph import Atom, Binding, CallFunction, Dataflow, Function, MakeTuple, Module, TupleItem, Var, fresh_names
-from minirelax.ir.infer import extra_sizes
-from minirelax.ir.types import Tuple
+from minirelax.ir.graph import (
+    Atom,
+    Binding,
+    CallFunction,
+    Dataflow,
+    Function,
+    MakeShape,
+    MakeTuple,
+    Module,
+    TupleItem,
+    Var,
+    fresh_names,
+)
+from minirelax.ir.infer import free_sizes
+from minirelax.ir.types import Shape, Tuple
 from minirelax.passes.share_kernels import unique
 
 NAMED = 8  # calls that a group's name mentions
@@ -55,12 +67,17 @@ class GroupFunctions:
         function = self._function(bindings, results)
         made = {b.var for b in bindings}
         args = tuple(dict.fromkeys(a for b in bindings for a in b.value.operands() if a not in made))
-        call = CallFunction(function.name, args, tuple(map(symbol, extra_sizes(function))))
-        source = bindings[-1].source
+        source, out = bindings[-1].source, []
+        if len(function.params) > len(args):
+            shape = Var(next(names), function.params[-1].type)
+            out.append(Binding(shape, MakeShape(shape.type.values), source))
+            args = (*args, shape)
+        call = CallFunction(function.name, args)
         if len(results) == 1:
-            return [Binding(results[0], call, source)]
+            return [*out, Binding(results[0], call, source)]
         whole = Var(next(names), Tuple(tuple(v.type for v in results)))
-        return [Binding(whole, call, source), *(Binding(v, TupleItem(whole, i), source) for i, v in enumerate(results))]
+        out.append(Binding(whole, call, source))
+        return [*out, *(Binding(v, TupleItem(whole, i), source) for i, v in enumerate(results))]
 
     def _function(self, bindings: list[Binding], results: list[Var]) -> Function:
         made = {b.var for b in bindings}
@@ -91,12 +108,16 @@ class GroupFunctions:
 
 
 def _function_of(name: str, params: tuple[Var, ...], bindings: list[Binding], results: list[Var]) -> Function:
-    if len(results) == 1:
-        return Function(name, params, (Dataflow(tuple(bindings), tuple(results)),), results[0], private=True)
-    draft = Function(name, params, (Dataflow(tuple(bindings), ()),), results[0], private=True)
-    whole = Var(next(fresh_names(draft)), Tuple(tuple(v.type for v in results)))
-    body = Dataflow((*bindings, Binding(whole, MakeTuple(tuple(results)))), (whole,))
-    return Function(name, params, (body,), whole, private=True)
+    result, block = results[0], Dataflow(tuple(bindings), tuple(results))
+    if len(results) > 1:
+        draft = Function(name, params, (block,), result)
+        result = Var(next(fresh_names(draft)), Tuple(tuple(v.type for v in results)))
+        block = Dataflow((*bindings, Binding(result, MakeTuple(tuple(results)))), (result,))
+    function = Function(name, params, (block,), result, private=True, group=True)
+    if free := free_sizes(function):
+        taken = {*free, *(v.name for v in params), *(b.var.name for b in bindings)}
+        function = replace(function, params=(*params, Var(unique("s", taken), Shape(tuple(map(symbol, free))))))
+    return function
 
 
 def _mentioned(kernels: list[str]) -> list[str]:

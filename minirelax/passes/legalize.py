@@ -31,7 +31,7 @@ def main(x: f32[n], y: f32[2*m], z: f32[m]) -> f32[2*m]:
         output(v1, v2)
     return v2
 
-A literal that the program returns becomes a value, made by a kernel like any other.
+A literal that the program returns, or gives to a kernel that the user wrote, becomes a value, made by a kernel like any other.
 
 Every kernel computes one op; `fuse_ops` and `fuse_kernels` join them.  Reshapes become kernels too: those that are left
 alone become views in `lower_calls`.  The function ``bind`` keeps its ops: it runs once, by their `numpy` rules.
@@ -44,16 +44,22 @@ from dataclasses import replace
 
 from minirelax.ir.dim import Dim, symbol
 from minirelax.ir.graph import (
+    Alias,
     Binding,
+    CallFunction,
     CallKernel,
     CallLibrary,
+    CallValue,
+    Cond,
     Const,
     Dataflow,
     Expr,
     Function,
     MakeTuple,
     Module,
+    Scan,
     Var,
+    While,
     fresh_names,
 )
 from minirelax.ir.op import Op
@@ -64,6 +70,8 @@ from minirelax.ops.create import Full
 from minirelax.passes.base import BIND
 from minirelax.passes.grouping import names_inside
 from minirelax.passes.share_kernels import KernelTable
+
+NEEDS_VALUES = (Alias, CallFunction, CallKernel, CallValue, Cond, MakeTuple, Scan, While)
 
 
 def legalize(module: Module) -> Module:
@@ -82,8 +90,13 @@ class _Legalization:
 
     def function(self, function: Function) -> Function:
         names = fresh_names(function, self.module)
-        body = [p if isinstance(p, Dataflow) else self._binding(p) for p in function.body]
-        body = [self._block(p, names) if isinstance(p, Dataflow) else p for p in body]
+        body: list[Dataflow | Binding] = []
+        for p in function.body:
+            if isinstance(p, Dataflow):
+                body.append(self._block(p, names))
+            else:
+                made, p = self._with_values(p, names)
+                body += [*([Dataflow(tuple(made), tuple(b.var for b in made))] if made else []), self._binding(p)]
         result = function.result
         if isinstance(result, Const):
             made, result = self._value(result, names)
@@ -93,12 +106,17 @@ class _Legalization:
     def _block(self, block: Dataflow, names: Iterator[str]) -> Dataflow:
         out: list[Binding] = []
         for b in block.bindings:
-            if isinstance(b.value, MakeTuple) and any(isinstance(a, Const) for a in b.value.items):
-                made = {a: self._value(a, names) for a in b.value.items if isinstance(a, Const)}
-                out += [binding for binding, _ in made.values()]
-                b = replace(b, value=b.value.map_operands(lambda a, made=made: made[a][1] if a in made else a))
-            out.append(self._binding(b))
+            made, b = self._with_values(b, names)
+            out += [*made, self._binding(b)]
         return Dataflow(tuple(out), block.outputs)
+
+    def _with_values(self, b: Binding, names: Iterator[str]) -> tuple[list[Binding], Binding]:
+        """The binding with a name for every literal that is stored or passed on."""
+        if not isinstance(b.value, NEEDS_VALUES) or not any(isinstance(a, Const) for a in b.value.operands()):
+            return [], b
+        made = {a: self._value(a, names) for a in b.value.operands() if isinstance(a, Const)}
+        b = replace(b, value=b.value.map_operands(lambda a: made[a][1] if a in made else a))
+        return [binding for binding, _ in made.values()], b
 
     def _value(self, literal: Const, names: Iterator[str]) -> tuple[Binding, Var]:
         """A binding that gives a literal a name."""

@@ -1,7 +1,9 @@
 """Say where results go: allocate, then run (destination-passing style).
 
 ``v = call_kernel(f, x)`` becomes ``v = alloc_tensor()`` and ``run_kernel(f, x, out=(v,))``: kernels never allocate, so that
-memory can be planned.  A library call whose result has a size that only the data decides stays a call.  A kernel that
+memory can be planned.  Control flow likewise writes what the caller allocated: ``run_cond``, ``run_while`` (whose body
+writes one of two buffers while it reads the other), ``run_scan``.  A library call, or control flow, whose result has a size
+that only the data decides stays as it is, and so does a call of another function.  A kernel that
 copies all elements in the same order (a reshape that nothing was fused with) becomes a `view`: no copy.
 
 What a program returns is the caller's: a result that would share memory with an argument, a weight, a constant or another
@@ -47,15 +49,22 @@ from minirelax.ir.graph import (
     Binding,
     CallKernel,
     CallLibrary,
+    Cond,
+    Expr,
     Function,
     MakeTuple,
     MatchCast,
     Module,
+    RunCond,
     RunKernel,
     RunLibrary,
+    RunScan,
+    RunWhile,
+    Scan,
     TupleItem,
     Var,
     View,
+    While,
     fresh_names,
 )
 from minirelax.ir.tensor import lower_to_kernel
@@ -115,9 +124,13 @@ class _Lowering:
                     out = self._allocate(b)
                     self._emit(b, None, RunKernel(kernel, args, out, sizes))
                     self._as_tuple(b, out, whole)
-            case CallLibrary(routine=routine, args=args, options=options) if _is_known(b.var.type):
+            case CallLibrary(routine=routine, args=args, options=options, sizes=sizes) if _is_known(b.var.type):
                 out = self._allocate(b)
-                self._emit(b, None, RunLibrary(routine, args, out, options))
+                self._emit(b, None, RunLibrary(routine, args, out, options, sizes))
+                self._as_tuple(b, out, whole)
+            case Cond() | While() | Scan() if _is_known(b.var.type):
+                out = self._allocate(b)
+                self._emit(b, None, self._control(b, out))
                 self._as_tuple(b, out, whole)
             case TupleItem() if self.items.get((b.value.value, b.value.index)) == b.var:
                 pass  # was allocated under this name
@@ -127,6 +140,23 @@ class _Lowering:
                 self._emit(b, b.var, MakeTuple(tuple(self._first_or_copy(b, a) if a in duplicates else a for a in items)))
             case _:
                 self.out.append(b)
+
+    def _control(self, b: Binding, out: tuple[Var, ...]) -> Expr:
+        """Control flow that writes `out`; carried values get a second buffer each."""
+        match b.value:
+            case Cond(condition=condition, then=then, otherwise=otherwise, args=args):
+                return RunCond(condition, then, otherwise, args, out)
+            case While(test=test, body=body, args=args, init=init):
+                return RunWhile(test, body, args, init, out, self._spare(b, out))
+            case Scan(body=body, args=args, init=init, xs=xs, length=length, reverse=reverse):
+                return RunScan(body, args, init, xs, out, self._spare(b, out[:len(init)]), length, reverse)
+        raise TypeError(type(b.value).__name__)
+
+    def _spare(self, b: Binding, carried: tuple[Var, ...]) -> tuple[Var, ...]:
+        spare = tuple(Var(next(self.names), v.type) for v in carried)
+        for v in spare:
+            self._emit(b, v, AllocTensor())
+        return spare
 
     def _allocate(self, b: Binding) -> tuple[Var, ...]:
         types = b.var.type.items if isinstance(b.var.type, Tuple) else (b.var.type,)
@@ -164,7 +194,7 @@ class _Lowering:
         for b in self.function.bindings:
             if isinstance(b.value, TupleItem) and b.value.value in self.definitions:
                 made = self.definitions[b.value.value]
-                if isinstance(made.value, CallKernel | CallLibrary) and _is_known(made.var.type):
+                if isinstance(made.value, CallKernel | CallLibrary | Cond | While | Scan) and _is_known(made.var.type):
                     items.setdefault((b.value.value, b.value.index), b.var)
         return items
 

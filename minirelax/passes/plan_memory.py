@@ -5,8 +5,9 @@ gets a new one; after the last read of a value, through any view, its storage is
 are compared as polynomials, so ``n*2`` and ``2*n`` share.  With bounds for the sizes, bytes become numbers; then the
 smallest free storage that is large enough is taken (up to 16 times), or the largest smaller one is enlarged.
 
-Results of the function are not planned: they are the caller's, who may keep them.  Nor is what a library call
-outside destination-passing style may hold on to.  Bytes are multiples of 64, a cache line.
+Results of the function are not planned: they are the caller's, who may keep them (branches and loop bodies write where
+their caller says).  Nor is what a library call outside destination-passing style may hold on to.  A pool belongs to one
+function, so memory of one branch is never that of another, and is there before whatever uses it.  Bytes are multiples of 64, a cache line.
 
 >>> from minirelax.ir.parser import parse
 >>> before = parse('''
@@ -48,10 +49,10 @@ from dataclasses import dataclass, replace
 from minirelax.ir.dim import Atom as DimAtom
 from minirelax.ir.dim import Dim, DimExpr, floordiv, product, symbol
 from minirelax.ir.graph import (
+    Alias,
     AllocStorage,
     AllocTensor,
     Binding,
-    CallFunction,
     CallLibrary,
     Dataflow,
     Function,
@@ -159,7 +160,7 @@ def _homes(function: Function) -> dict[Var, frozenset[Var]]:
         match b.value:
             case AllocTensor():
                 home[b.var] = frozenset((b.var,))
-            case View() | MatchCast() | MakeTuple() | TupleItem():
+            case View() | MatchCast() | MakeTuple() | TupleItem() | Alias():
                 home[b.var] = frozenset().union(*(home.get(a, frozenset()) for a in b.value.operands()))
     return home
 
@@ -171,7 +172,7 @@ def _last_reads(function: Function, home: dict[Var, frozenset[Var]]) -> dict[Var
     for at, b in enumerate(function.body):
         for a in b.value.operands():
             last.update(dict.fromkeys(home.get(a, ()), at))
-            if isinstance(b.value, CallLibrary | CallFunction):
+            if isinstance(b.value, CallLibrary):
                 kept |= home.get(a, frozenset())
     return {v: at for v, at in last.items() if v not in kept}
 

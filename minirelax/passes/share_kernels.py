@@ -24,13 +24,17 @@ from minirelax.ir.types import substitute_type
 
 
 class KernelTable:
-    """Kernels under unique names; adding one that is there already, under any names, gives the name of that one."""
+    """Kernels under unique names; adding one that is there already, under any names, gives the name of that one.
+
+    Those that it starts with are kept as they are: somebody may call each of them.
+    """
 
     def __init__(self, kernels: Iterable[Kernel] = (), taken: Iterable[str] = ()):
-        self._by_content: dict[tuple, Kernel] = {}
-        self._names = set(taken)
-        for kernel in kernels:
-            self.add(kernel)
+        self._by_content: dict[tuple, str] = {}
+        self._kernels = list(kernels)
+        self._names = {*taken, *(k.name for k in self._kernels)}
+        for kernel in self._kernels:
+            self._by_content.setdefault(content(kernel), kernel.name)
 
     @classmethod
     def of(cls, module: Module) -> KernelTable:
@@ -40,17 +44,16 @@ class KernelTable:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """All kernels, in the order in which they came."""
-        return tuple(self._by_content.values())
+        return tuple(self._kernels)
 
     def add(self, kernel: Kernel) -> str:
         """The name under which the table has `kernel`; its buffers, sizes and axes may be called otherwise there."""
         key = content(kernel)
-        found = self._by_content.get(key)
-        if found is None:
-            name = unique(kernel.name, self._names)
+        if key not in self._by_content:
+            name = self._by_content[key] = unique(kernel.name, self._names)
             self._names.add(name)
-            found = self._by_content[key] = kernel if name == kernel.name else replace(kernel, name=name)
-        return found.name
+            self._kernels.append(kernel if name == kernel.name else replace(kernel, name=name))
+        return self._by_content[key]
 
 
 def content(kernel: Kernel) -> tuple:

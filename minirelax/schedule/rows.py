@@ -132,21 +132,26 @@ def _shared_axes(kernel: Kernel) -> tuple[Axis, ...]:
         while same < min(len(prefix), len(b.axes)) and prefix[same] == b.axes[same]:
             same += 1
         prefix = prefix[:same]
-    while prefix and not all(_row_private(kernel, a) for a in prefix):
+    while prefix and not all(_row_private(kernel, a, p) for p, a in enumerate(prefix)):
         prefix.pop()
     return tuple(prefix)
 
 
-def _row_private(kernel: Kernel, axis: Axis) -> bool:
-    """Is every buffer written in the kernel read only at its own position along `axis`?"""
-    stores = {b.buffer: b.indices for b in kernel.blocks}
+def _row_private(kernel: Kernel, axis: Axis, position: int) -> bool:
+    """Is every buffer written in the kernel written and read only at its own position along `axis`?
+
+    Local buffers must have `axis`, the row axis at `position`, in that place, so that a row of them is one piece.
+    """
+    local = {v.name: [d for d, size in enumerate(v.type.shape) if size != 1] for v in kernel.local}
     here = symbol(axis.name)
-    where = {
-        name: [d for d, i in enumerate(indices) if not isinstance(i, Scalar) and i == here] for name, indices in stores.items()
-    }
-    if any(len(dims) != 1 for dims in where.values()):
+    where: dict[str, int] = {}  # buffer -> the dimension that `axis` walks along
+    for b in kernel.blocks:
+        dims = [d for d, i in enumerate(b.indices) if not isinstance(i, Scalar) and i == here]
+        if len(dims) != 1 or where.setdefault(b.buffer, dims[0]) != dims[0]:
+            return False
+    if any(local[name][position : position + 1] != [d] for name, d in where.items() if name in local):
         return False
-    return all(read.indices[where[read.buffer][0]] == here for b in kernel.blocks for read in b.loads if read.buffer in where)
+    return all(read.indices[where[read.buffer]] == here for b in kernel.blocks for read in b.loads if read.buffer in where)
 
 
 def _step(block: Block, shared: int) -> Step:

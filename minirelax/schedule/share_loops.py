@@ -93,7 +93,8 @@ def _rename(step: Step, old: Axis, new: Axis) -> Step:
 def _fits(step: Step, loop: Loop) -> bool:
     """May `step` run in the same iteration as the loop's steps?"""
     written = {s.block.buffer: s for s in loop.steps}
-    if step.block.buffer in written or any(isinstance(i, Scalar) for i in step.block.indices):
+    read_before = {read.buffer for s in loop.steps for read in s.block.loads}
+    if step.block.buffer in {*written, *read_before} or any(isinstance(i, Scalar) for i in step.block.indices):
         return False
     for read in step.block.loads:
         writer = written.get(read.buffer)

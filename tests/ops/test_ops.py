@@ -13,7 +13,7 @@ from minirelax.ir.dim import names, substitute, symbol
 from minirelax.ir.graph import Var, operand_names
 from minirelax.ir.op import attribute_names
 from minirelax.ir.tensor import lower_to_kernel
-from minirelax.ir.types import Tensor, dtype_name, substitute_type
+from minirelax.ir.types import Shape, Tensor, dtype_name, substitute_type
 from minirelax.ops import OPS
 from tests.ops.evaluate import evaluate
 
@@ -33,8 +33,8 @@ def quiet():
 
 @pytest.mark.parametrize("op, arrays", CASES)
 def test_inferred_type_is_numpys(op, arrays):
-    for result, type_ in zip(as_tuple(op.numpy(*arrays)), as_tuple(op.infer(*map(type_of, arrays))), strict=True):
-        assert type_.dtype == dtype_name(result.dtype)
+    for result, type_ in zip(results_of(op, arrays), as_tuple(op.infer(*map(type_of, arrays))), strict=True):
+        assert isinstance(type_, Shape) or type_.dtype == dtype_name(result.dtype)
         assert_shape(type_, result)
 
 
@@ -42,7 +42,7 @@ def test_inferred_type_is_numpys(op, arrays):
 def test_symbolic_type_stands_for_numpys(op, arrays):
     """The same with every size replaced by a product of names: the type, with the names replaced again, is NumPy's."""
     named, types = symbolic(op), [symbolic_type(type_of(a)) for a in arrays]
-    for result, type_ in zip(as_tuple(op.numpy(*arrays)), as_tuple(named.infer(*types)), strict=True):
+    for result, type_ in zip(results_of(op, arrays), as_tuple(named.infer(*types)), strict=True):
         assert_shape(substitute_type(type_, SIZES), result)
 
 
@@ -91,7 +91,9 @@ def symbolic_tree(attribute):
     return tuple(map(symbolic_tree, attribute)) if isinstance(attribute, tuple) else symbolic_size(attribute)
 
 
-def symbolic_type(type_: Tensor) -> Tensor:
+def symbolic_type(type_: Tensor | Shape) -> Tensor | Shape:
+    if isinstance(type_, Shape):
+        return Shape(tuple(map(symbolic_size, type_.values)))
     return Tensor(type_.dtype, tuple(map(symbolic_size, type_.shape)))
 
 
@@ -103,17 +105,24 @@ def symbolic_size(size: int):
     return symbol(f"n{prime}") * symbolic_size(size // prime)
 
 
-def type_of(array: np.ndarray) -> Tensor:
-    return Tensor(dtype_name(array.dtype), array.shape)
+def type_of(array: np.ndarray | tuple) -> Tensor | Shape:
+    return Shape(array) if isinstance(array, tuple) else Tensor(dtype_name(array.dtype), array.shape)
 
 
 def as_tuple(results):
     return results if isinstance(results, tuple) else (results,)
 
 
-def assert_shape(type_: Tensor, result: np.ndarray) -> None:
-    assert len(type_.shape) == result.ndim
-    assert all(d is None or d == n for d, n in zip(type_.shape, result.shape, strict=True)), (type_, result.shape)
+def results_of(op, arrays) -> tuple:
+    """The results by NumPy: several in a tuple, or one, which may be a shape and then is a tuple itself."""
+    found = op.numpy(*arrays)
+    return (found,) if isinstance(op.infer(*map(type_of, arrays)), Shape) else as_tuple(found)
+
+
+def assert_shape(type_: Tensor | Shape, result: np.ndarray | tuple) -> None:
+    sizes, found = (type_.values, result) if isinstance(type_, Shape) else (type_.shape, result.shape)
+    assert type_.ndim in (None, len(found))
+    assert all(d is None or d == n for d, n in zip(sizes or (), found, strict=sizes is not None)), (type_, found)
 
 
 def assert_same(got: np.ndarray, want: np.ndarray, signed_zeros: bool = False) -> None:
