@@ -4,8 +4,8 @@ Each entry is a function from module to module, documented where it is defined; 
 after each, and keeps every stage.
 
 >>> [p.__name__ for p in passes()]             # doctest: +NORMALIZE_WHITESPACE
-['simplify', 'fold_constants', 'merge_common', 'eliminate_dead_code', 'bind_parameters', 'legalize', 'annotate_patterns',
- 'fuse_ops', 'fuse_kernels', 'pack_weights', 'lower_calls', 'plan_memory', 'bind_shapes']
+['resolve_shapes', 'simplify', 'fold_constants', 'merge_common', 'eliminate_dead_code', 'bind_parameters', 'legalize',
+ 'annotate_patterns', 'fuse_ops', 'fuse_kernels', 'pack_weights', 'lower_calls', 'plan_memory', 'bind_shapes']
 """
 
 from __future__ import annotations
@@ -28,11 +28,19 @@ from minirelax.passes.lower_calls import lower_calls
 from minirelax.passes.merge_common import merge_common
 from minirelax.passes.pack_weights import WIDTHS, pack_weights
 from minirelax.passes.plan_memory import Bounds, plan_memory
+from minirelax.passes.resolve_shapes import resolve_shapes
 from minirelax.passes.simplify import simplify
 from minirelax.runtime.build import build
 from minirelax.runtime.executable import Executable, preparation
 
-GRAPH_PASSES: tuple[Pass, ...] = (simplify, fold_constants, merge_common, eliminate_dead_code, bind_parameters)  # on ops
+GRAPH_PASSES: tuple[Pass, ...] = (  # on ops
+    resolve_shapes,
+    simplify,
+    fold_constants,
+    merge_common,
+    eliminate_dead_code,
+    bind_parameters,
+)
 KERNEL_PASSES: tuple[Pass, ...] = (legalize, annotate_patterns, fuse_ops, fuse_kernels)  # ops become kernels
 
 
@@ -56,7 +64,8 @@ def compile_module(module: Module, bounds: Bounds | None = None, progress: Calla
     start = time.perf_counter()
     built = build(stages[-1].module, lambda i, k, name: tell(f"planning {name}", i + 1, k))
     prepare = preparation(stages[-1].module)
-    executable = Executable(built, prepare, (), lambda i, k, name: tell(f"compiling {name}", i + 1, k))
+    executable = Executable(built, prepare, (), lambda i, k, name: tell(f"compiling {name}", i + 1, k),
+                            (module, dict(bounds or {})))
     executable.keep((*stages, Stage("build", built, 1e3 * (time.perf_counter() - start))))
     return executable
 

@@ -1,7 +1,8 @@
 """The memory plan: which storages a program takes, which tensors live in each over time, and how many bytes that makes.
 
-It is read off a module after the pass ``plan_memory``.  A *step* is a kernel or library call; a tensor lives from the step
-that writes it to the last one that reads it or a view of it.
+It is read off a module after the pass ``plan_memory``.  A *step* is a kernel or library call, a branch or a loop; a tensor lives
+from the step that writes it to the last one that reads it or a view of it.  Branches and loop bodies have storages of their
+own; of all that stand equally deep one runs at a time, so they take turns in the same memory.
 """
 from __future__ import annotations
 
@@ -10,9 +11,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from minirelax.explore.view import View
-from minirelax.ir.dim import Dim, ceildiv, names, product, value
-from minirelax.ir.graph import AllocStorage, AllocTensor, Atom, Binding, Function, Module, RunKernel, RunLibrary, Var
+from minirelax.ir.dim import Dim, ceildiv, maximum, names, product, substitute, value
+from minirelax.ir.graph import (
+    AllocStorage,
+    AllocTensor,
+    Atom,
+    Binding,
+    Function,
+    Module,
+    RunCond,
+    RunKernel,
+    RunLibrary,
+    RunScan,
+    RunWhile,
+    Var,
+    called_functions,
+)
 from minirelax.ir.graph import View as Reshaped
+from minirelax.ir.infer import call_sizes
 from minirelax.ir.types import Tensor, itemsize
 from minirelax.passes.plan_memory import LINE
 
@@ -44,14 +60,32 @@ class StorageUse:
     tenants: tuple[Tenant, ...]
 
 
+@dataclass(frozen=True)
+class Body:
+    """A branch or a loop body: its function, how deep it stands, and its storages, whose bytes are in the outermost one's sizes.
+
+    `unplanned` are the bytes that its tensors would take without sharing.
+    """
+
+    name: str
+    depth: int
+    bytes: Dim
+    unplanned: Dim
+    storages: tuple[StorageUse, ...]
+
+
 @dataclass(frozen=True, repr=False)
 class MemoryPlan(View):
-    """`storages` are the arena's parts; `results` the tensors that are allocated one by one because the caller gets them."""
+    """`storages` are the arena's parts; `results` the tensors that are allocated one by one because the caller gets them.
+
+    `bodies` are the plans of branches and loop bodies, each with how deep it stands, in the sizes of this function.
+    """
 
     steps: tuple[str, ...]
     storages: tuple[StorageUse, ...]
     results: tuple[Tenant, ...]
     sizes: tuple[tuple[str, int], ...] = ()
+    bodies: tuple[Body, ...] = ()
 
     __str__ = View.__str__
     __repr__ = View.__str__
@@ -59,12 +93,15 @@ class MemoryPlan(View):
     @property
     def peak(self) -> Dim:
         """Bytes of all storages together, as an expression in the sizes (without the results, which belong to the caller)."""
-        return sum((s.bytes for s in self.storages), 0)
+        deep: dict[int, Dim] = {}
+        for body in self.bodies:
+            deep[body.depth] = maximum(deep.get(body.depth, 0), body.bytes)
+        return sum((s.bytes for s in self.storages), 0) + sum(deep.values(), 0)
 
     @property
     def unplanned(self) -> Dim:
         """Bytes that the same tensors would take without sharing, each in whole cache lines as storages are."""
-        return sum((ceildiv(t.bytes, LINE) * LINE for s in self.storages for t in s.tenants), 0)
+        return _unplanned(self.storages) + sum((body.unplanned for body in self.bodies), 0)
 
     def peak_bytes(self, **sizes: int) -> int:
         """The number that `peak` stands for, given every size it mentions.  Raises KeyError for a size without a value."""
@@ -83,6 +120,9 @@ class MemoryPlan(View):
         for s in self.storages:
             who = ", ".join(f"{t.name} ({t.first}-{t.last})" for t in s.tenants)
             table.add_row(Text(s.name), Text(self._bytes(s.bytes)), Text(who), Text(timeline(s, len(self.steps))))
+        for body in self.bodies:
+            who = "; ".join(f"{s.name}: {', '.join(t.name for t in s.tenants)}" for s in body.storages)
+            table.add_row(Text(f"{'  ' * body.depth}{body.name}"), Text(self._bytes(body.bytes)), Text(who), Text(""))
         lines = [f"peak             {self._bytes(self.peak)} bytes", f"without sharing  {self._bytes(self.unplanned)} bytes"]
         lines += [f"result           {self._bytes(t.bytes)} bytes   {t.name}: {t.type}" for t in self.results]
         return Group(table, Text("\n".join(lines)))
@@ -103,9 +143,14 @@ def timeline(storage: StorageUse, steps: int) -> str:
 def memory_plan(module: Module, function: str | None = None) -> MemoryPlan:
     """The plan of `function` (by default the module's entry).  The module must be one after ``lower_calls``."""
     fn = module[function] if function else next(f for f in module.functions if not f.private)
+    return MemoryPlan(*_storages(fn), bodies=tuple(_bodies(fn, module, {}, 1)))
+
+
+def _storages(fn: Function) -> tuple[tuple[str, ...], tuple[StorageUse, ...], tuple[Tenant, ...]]:
+    """The steps of a function, its storages, and the tensors that are in none."""
     bindings = fn.bindings
     home = {name: root for name, root in _homes(bindings)}
-    steps = [b for b in bindings if isinstance(b.value, RunKernel | RunLibrary)]
+    steps = [b for b in bindings if isinstance(b.value, RunKernel | RunLibrary | CONTROL)]
     lives = _lives(fn, steps, home)
     tenants: dict[str, list[Tenant]] = {b.var.name: [] for b in bindings if isinstance(b.value, AllocStorage)}
     results = []
@@ -116,13 +161,46 @@ def memory_plan(module: Module, function: str | None = None) -> MemoryPlan:
             (results if storage is None else tenants[storage]).append(tenant)
     storages = tuple(StorageUse(b.var.name, b.value.bytes, tuple(sorted(tenants[b.var.name], key=lambda t: t.first)))
                      for b in bindings if isinstance(b.value, AllocStorage))
-    return MemoryPlan(tuple(_step_name(b) for b in steps), storages, tuple(results))
+    return tuple(_step_name(b) for b in steps), storages, tuple(results)
+
+
+def _unplanned(storages: tuple[StorageUse, ...]) -> Dim:
+    return sum((ceildiv(t.bytes, LINE) * LINE for s in storages for t in s.tenants), 0)
+
+
+CONTROL = RunCond | RunWhile | RunScan
+
+
+def _bodies(fn: Function, module: Module, sizes: dict[str, Dim], depth: int) -> Iterator[Body]:
+    """The branches and loop bodies of a function and, below each, its own; `sizes` are the function's in the outermost one's."""
+    for b in fn.bindings:
+        if isinstance(b.value, CONTROL):
+            for name in called_functions(b.value):
+                body = module[name]
+                known = {n: substitute(d, sizes) for n, d in call_sizes(body, _passed(b.value, name, module)).items()}
+                storages = _storages(body)[1]
+                planned = sum((s.bytes for s in storages), 0)
+                yield Body(name, depth, substitute(planned, known), substitute(_unplanned(storages), known), storages)
+                yield from _bodies(body, module, known, depth + 1)
+
+
+def _passed(value: RunCond | RunWhile | RunScan, name: str, module: Module) -> tuple[Atom, ...]:
+    """What a body is called with: the slices of a scan have one axis less than the arrays."""
+    match value:
+        case RunCond(args=args):
+            return args
+        case RunWhile(args=args, init=init):
+            return *args, *init
+    slices = (Var(x.name, Tensor(x.type.dtype, x.type.shape[1:])) for x in value.xs)
+    return *value.args, *value.init, *slices
 
 
 def _step_name(binding: Binding) -> str:
     match binding.value:
         case RunKernel(kernel=name) | RunLibrary(routine=name):
             return name
+        case RunCond() | RunWhile() | RunScan():
+            return ", ".join(called_functions(binding.value))
     return ""
 
 

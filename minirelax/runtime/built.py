@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from minirelax.ir.graph import Var
+from minirelax.ir.types import Tuple
 from minirelax.runtime.instructions import Program
 
 if TYPE_CHECKING:  # a warm process writes no source
@@ -23,7 +25,11 @@ class Placed:
 
 @dataclass(frozen=True)
 class Result:
-    """Where one result comes from: a new array (``output``), an argument, a bound array, or a library's result (``value``)."""
+    """Where one result comes from, by `kind`.
+
+    ``output`` a new array; ``argument``, ``bound`` those arrays; ``value`` what a library or a function gave; ``shape`` the
+    numbers in the slots `sizes`; ``function`` the function of the module called `dtype`.
+    """
 
     kind: str
     index: int
@@ -31,15 +37,91 @@ class Result:
     sizes: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Action:
-    """What Python does when the table says LIBRARY: call `routine` on arrays, into `out` or for fresh values."""
+# How Python finds what it passes on: ("argument" | "bound" | "value", index), ("memory", Placed), ("literal", (number, dtype)),
+# ("shape", slots of the entries), ("function", name), ("entries", how Python finds the int64 array of a shape's entries).
+Source = tuple[str, object]
 
-    routine: str  # "" allocates `out` (its sizes were not known at entry)
-    args: tuple[tuple[str, int | Placed], ...]  # ("argument" | "bound" | "value", index) or ("memory", Placed)
+
+@dataclass(frozen=True)
+class Library:
+    """Call a library routine on arrays, into `out` or for fresh values; `sizes` are slots of further, integer arguments.
+
+    `expected` has the dtype and the slots of the sizes of each fresh value, None where they are not known before.
+    """
+
+    routine: str
+    args: tuple[Source, ...]
     out: tuple[Placed, ...]
     values: tuple[tuple[int, int], ...]  # per fresh value: its index, the slot for the array object
     options: tuple[tuple[str, object], ...]
+    sizes: tuple[int, ...] = ()
+    expected: tuple[tuple[str | None, tuple[int | None, ...] | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """Make an array whose sizes were not known at entry: the value `value`, its object in `slot`."""
+
+    placed: Placed
+    value: int
+    slot: int
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Make the memory of a branch or loop body at least as large as the slot `bytes` says."""
+
+    bytes: int
+    address: int
+    capacity: int
+
+
+@dataclass(frozen=True)
+class Invoke:
+    """Call another function of the module: one by name, or the function that `callee` is; `values` as in `Library`."""
+
+    callee: Source
+    args: tuple[Source, ...]
+    values: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Choose:
+    """A branch whose result has a size that only running it tells: one of two functions is called."""
+
+    condition: Source
+    then: str
+    otherwise: str
+    args: tuple[Source, ...]
+    values: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A while loop whose carried values change their sizes: its functions are called in turn."""
+
+    test: str
+    body: str
+    args: tuple[Source, ...]
+    init: tuple[Source, ...]
+    values: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A scan with results of a size that only running it tells: its body is called for each slice; `length` is a slot."""
+
+    body: str
+    args: tuple[Source, ...]
+    init: tuple[Source, ...]
+    xs: tuple[Source, ...]
+    length: int
+    reverse: bool
+    stacked: tuple[tuple[str, int], ...]  # dtype and number of axes of each stacked result
+    values: tuple[tuple[int, int], ...]
+
+
+Action = Library | Allocate | Reserve | Invoke | Choose | Repeat | Sweep
 
 
 @dataclass(frozen=True)
@@ -50,6 +132,7 @@ class Check:
     subject: str
     axis: int = -1
     expected: str = ""
+    function: str = ""  # the function at whose boundary it is checked, or "match_cast"
 
 
 @dataclass(frozen=True)
@@ -58,7 +141,7 @@ class Built:
 
     program: Program
     sources: dict[str, str]  # kernel function -> its source
-    params: tuple[Var, ...]
+    params: tuple[Var, ...]  # tuples taken apart
     bound: tuple[Var, ...]
     bound_slots: tuple[int, ...]
     outputs: tuple[Placed, ...]
@@ -70,7 +153,19 @@ class Built:
     arena_slot: int
     arena_bytes: int  # slot
     numbers: dict[int, int]  # slot -> the literal that it holds in every call
+    cells: dict[int, int] = field(default_factory=dict)  # slot -> the slot whose address it holds in every call
+    functions: dict[str, Built] = field(default_factory=dict)  # those that this program calls, and those that they call
     codes: tuple[KernelCode, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
-        return self.program.text()
+        texts = [f"{name}:\n{built.program.text()}" for name, built in self.functions.items()]
+        return "\n\n".join([self.program.text(), *texts])
+
+
+def leaves(var: Var) -> Iterator[Var]:
+    """A parameter taken apart: a tuple's items are ``x.0``, ``x.1``, ..."""
+    if isinstance(var.type, Tuple):
+        for i, item in enumerate(var.type.items):
+            yield from leaves(Var(f"{var.name}.{i}", item))
+    else:
+        yield var

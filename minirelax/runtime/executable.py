@@ -1,4 +1,4 @@
-"""An executable: a compiled program that can be bound to weights, called, pickled and inspected.
+"""An executable: a compiled program that can be bound to weights, called, saved, pickled and inspected.
 
 A call is: store the arguments' addresses in a context's frame, run the first part of the table, allocate the results, run the
 second part.  Contexts (frame, arena, scratch) are taken from a free list, so concurrent calls do not meet.
@@ -7,51 +7,100 @@ second part.  Contexts (frame, arena, scratch) are taken from a free list, so co
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 
 import numpy as np
 
-from minirelax.errors import OUT_OF_RANGE, CodegenError, IndexingError, RunError
-from minirelax.ir.graph import Module
+from minirelax.errors import OUT_OF_RANGE, ArgumentError, CodegenError, IndexingError, RunError, ShapeError
+from minirelax.ir.graph import Module, Var
+from minirelax.ir.library import call_into, call_returning
 from minirelax.ir.types import NUMPY_DTYPES
 from minirelax.runtime import object_cache, pool
-from minirelax.runtime.built import Action, Built, Placed
+from minirelax.runtime.built import Allocate, Built, Choose, Invoke, Library, Placed, Repeat, Reserve, Sweep
 from minirelax.runtime.frame import FOUND, MESSAGE, Context
 from minirelax.runtime.instructions import Status
 from minirelax.runtime.vm import machine
 
+TOO_DEEP = "a function calls itself too often"
+
 
 class Executable:
-    """A built program; `bind` gives something callable.
+    """A built program.  ``executable(x, y)`` runs it, with the weights that were saved with it; `bind` gives it others.
 
     `prepare` is a module with the function ``bind`` (if weights have to be prepared) and the constants.  `stages` are all
-    intermediate modules, or a function that makes them when somebody looks.  Pickles as the built program and the last
-    module's text; object code is found in the cache, or compiled again, on loading.
+    intermediate modules, or a function that makes them when somebody looks.  `origin` is the module that was compiled, and
+    the bounds of its sizes: what is saved, and pickled.
     """
 
-    def __init__(self, built: Built, prepare: Module, stages: tuple | Callable[[], tuple], on_kernel=None):
-        self.built, self.prepare = built, prepare
+    def __init__(self, built: Built, prepare: Module, stages: tuple | Callable[[], tuple], on_kernel=None,
+                 origin: tuple[Module, Mapping] | None = None):
+        self.built, self.prepare, self.origin = built, prepare, origin
+        self.weights: tuple[np.ndarray, ...] | None = None
         self._stages = stages
         self._addresses = kernel_addresses(built.sources, on_kernel)
+        self._program: Bound | None = None
 
-    def __getstate__(self):
-        from dataclasses import replace
+    def __call__(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The results for these arrays, always as a tuple.
 
-        module = self.module
-        return replace(self.built, codes=()), str(module), {c.name: c.array.value for c in module.constants}
+        Raises ArgumentError, DTypeError or ShapeError if they do not fit the parameters, or if the program needs weights and
+        has none (see `bind`), and IndexingError and RunError for what is only found while running.
+        """
+        from minirelax.passes.base import entry
+        from minirelax.runtime.arguments import call
 
-    def __setstate__(self, state):
-        from minirelax.ir.graph import Array
-        from minirelax.ir.parser import parse
-        from minirelax.passes.base import Stage
+        if self._program is None:
+            self._program = self.bind()
+        return call(self._program, entry(self.origin[0] if self.origin else self.module), arrays)
 
-        built, text, constants = state
-        arrays = {name: Array(value) for name, value in constants.items()}
-        for array in arrays.values():
-            array.remember()
-        module = parse(text, arrays)
-        self.__init__(built, preparation(module), (Stage("bind_shapes", module, 0.0), Stage("build", built, 0.0)))
+    def __repr__(self) -> str:
+        params = ", ".join(f"{p.name}: {p.type}" for p in self.built.params)
+        return f"<executable ({params}), {len(self.weight_parameters)} weights>"
+
+    # ---- as a file
+
+    def save(self, path: str | os.PathLike, weights: object = None) -> None:
+        """Write the program to one file, which another process of this version of minirelax loads without the source.
+
+        With `weights`, as `bind` takes them, those lie in the file as well; so do the ones that this executable was loaded
+        with.  What the file is, and what is trusted: `minirelax.runtime.saved`.  The file appears whole or not at all; raises
+        OSError if it cannot be written, and what `bind` raises for weights that do not fit.
+        """
+        from minirelax.runtime import saved
+
+        saved.write(path, self._saved(weights))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Executable:
+        """The executable in a file, with its weights, if they were saved.  Machine code comes from the cache, or is made now.
+
+        A saved executable is a program: load it only from where you would run a program.  Nothing in it is unpickled.  Raises
+        FileError, before anything of it runs, for a file that is damaged, of another version, or something else; OSError for
+        one that cannot be read.
+        """
+        from minirelax.runtime import saved
+
+        return _loaded(saved.read(path))
+
+    def _saved(self, weights: object = None):
+        from minirelax.passes.base import entry
+        from minirelax.runtime.arguments import check_weights
+        from minirelax.runtime.saved import Saved
+
+        if self.origin is None:
+            raise ArgumentError("this executable does not know what it was compiled from", "compile with minirelax.compile")
+        module, bounds = self.origin
+        found = self.weights if weights is None else check_weights(entry(module).bound, weights)
+        return Saved(module, bounds, found)
+
+    def __reduce__(self):
+        from minirelax.runtime.saved import pack
+
+        return _unpickled, (pack(self._saved()),)
+
+    # ---- what it is
 
     @property
     def stages(self) -> tuple:
@@ -88,26 +137,51 @@ class Executable:
         """The instruction table as text."""
         return self.built.program.text()
 
-    def bind(self, bound_arrays: Sequence[np.ndarray] = ()) -> Bound:
-        """The program with its weights: `bound_arrays` are those that main's bound parameters name (after preparation by
-        the module's function ``bind``, if it has one)."""
-        return Bound(self, self._prepare(bound_arrays))
+    @property
+    def weight_parameters(self) -> tuple[Var, ...]:
+        """What `bind` takes: the names and types of the weights."""
+        if self.prepare.functions:
+            return self.prepare.functions[0].params
+        return self.built.bound[: len(self.built.bound) - len(self.prepare.constants)]
 
-    def _prepare(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def bind(self, weights: object = None) -> Bound:
+        """The program with its weights: arrays for the bound parameters, in order, or in a container as `jit` was given.
+
+        By default they are those that it was saved with.  Raises ArgumentError, DTypeError or ShapeError if they do not fit.
+        """
+        weights = self.weights if weights is None else weights
+        return Bound(self, self._prepare(() if weights is None else weights))
+
+    def _prepare(self, weights: object) -> list[np.ndarray]:
         """Run ``bind`` (transposes, packing) on the user's weights; constants of the module follow."""
+        from minirelax.runtime.arguments import check_weights
+
+        arrays = check_weights(self.weight_parameters, weights)
         if self.prepare.functions:
             from minirelax.ir.interpret import interpret
 
             prepared = interpret(self.prepare, *arrays, function="bind")
             arrays = prepared if isinstance(prepared, tuple) else (prepared,)
-        expected = len(self.built.bound) - len(self.prepare.constants)
-        if len(arrays) != expected:
-            raise RunError(f"{expected} bound arrays expected, {len(arrays)} given")
         found = [*arrays, *(c.array.value for c in self.prepare.constants)]
         return [
             np.ascontiguousarray(a, NUMPY_DTYPES[v.type.dtype]).reshape(v.type.shape)
             for a, v in zip(found, self.built.bound, strict=True)
         ]
+
+
+def _loaded(saved) -> Executable:
+    """The executable that a file describes."""
+    from minirelax.runtime import program_cache
+
+    found = program_cache.compiled(saved.module, saved.bounds)
+    found.weights = saved.weights
+    return found
+
+
+def _unpickled(data: bytes) -> Executable:
+    from minirelax.runtime.saved import unpack
+
+    return _loaded(unpack(data, "a pickle"))
 
 
 def preparation(module: Module) -> Module:
@@ -142,9 +216,10 @@ class Bound:
     arrays.  Arrays that are not C-contiguous or aligned are copied first.  Raises IndexingError for a gather out of range.
     """
 
-    def __init__(self, executable: Executable, arrays: list[np.ndarray]):
-        built = executable.built
+    def __init__(self, executable: Executable, arrays: list[np.ndarray], built: Built | None = None, family: dict | None = None):
+        built = executable.built if built is None else built
         self.executable, self.arrays, self.built = executable, arrays, built
+        self._family: dict[str, Bound] = {} if family is None else family  # the programs of the module's other functions
         self.code = built.program.link(executable._addresses)
         self.machine = machine()
         self.tables = {d: _tile_addresses(d) for d in built.tables}
@@ -195,6 +270,25 @@ class Bound:
 
         return run
 
+    def function(self, name: str) -> Bound:
+        """The program of another function of the module, on the same constants."""
+        if name not in self._family:
+            built = self.executable.built.functions[name]
+            constants = {v.name: a for v, a in zip(self.built.bound, self.arrays, strict=True)}
+            arrays = [constants[v.name] for v in built.bound]
+            self._family[name] = Bound(self.executable, arrays, built, self._family)
+        return self._family[name]
+
+    def invoke(self, arguments: Sequence[object]) -> tuple:
+        """The results of a call from inside the program.  Raises ShapeError for arguments that do not fit."""
+        try:
+            found = self.run(arguments)
+        except RecursionError:
+            raise RunError(TOO_DEEP, "Python's limit on recursion holds for compiled programs, too", where="") from None
+        if found is None:
+            raise ShapeError(self.explain(arguments) or "sizes do not fit", where="")
+        return found
+
     def explain(self, arrays: Sequence[np.ndarray]) -> str | None:
         """Why `arrays` do not fit, or None if they do."""
         call = _Call(self)
@@ -229,6 +323,9 @@ class _Call:
         self.slots[built.error_slot] = self._error.ctypes.data
         for slot, number in built.numbers.items():
             self.slots[slot] = number
+        for slot, cell in built.cells.items():
+            self.slots[slot] = self.frame + 8 * cell
+        self.chunks: dict[int, np.ndarray] = {}  # memory of branches and loop bodies, by the slot of its address
         for dtype, slot in built.tables.items():
             self.slots[slot] = bound.tables[dtype].ctypes.data
         for slot, array in zip(built.bound_slots, bound.arrays, strict=True):
@@ -236,9 +333,9 @@ class _Call:
 
     def second_look(self, arrays: Sequence[np.ndarray], status: int) -> tuple[int | None, Sequence[np.ndarray]]:
         """Arguments that the native check refused: copy what is not contiguous or not native, then ask once more."""
-        if status & 255 not in (Status.NOT_CONTIGUOUS, Status.ARRAY) or not all(map(_is_array, arrays)):
+        if status & 255 not in (Status.NOT_CONTIGUOUS, Status.ARRAY):
             return None, arrays
-        arrays = [_native(a) for a in arrays]
+        arrays = [_native(a) if _is_array(a) else a for a in arrays]
         status = self.bound.machine.enter(self.frame, self.code, 0, pool.address(), *arrays)
         return (status if status & 255 == Status.PAUSE else None), arrays
 
@@ -252,45 +349,118 @@ class _Call:
     def proceed(self, status: int, arrays, outputs) -> None:
         """Serve the table: scratch memory that is too small, library calls; until it returns."""
         self.values: dict[int, np.ndarray] = {}
+        self.held = arrays, outputs  # whoever keeps a view of the memory of this call keeps that memory
         while status & 255 != Status.RETURN:
             match Status(status & 255):
                 case Status.SCRATCH:
                     self.context.reserve_scratch(int(self.slots[FOUND] * 1.25) + 64)
                 case Status.LIBRARY:
-                    self._library(self.built.actions[self.slots[FOUND]], arrays)
-                case Status.FAIL | Status.GUARD:
+                    self._act(self.built.actions[self.slots[FOUND]], arrays)
+                case Status.FAIL | Status.GUARD | Status.ARRAY:
                     raise RunError(self._failed())
                 case other:
                     raise CodegenError(f"the program stopped with status {other.name}")
             status = self.bound.machine.enter_released(self.frame, self.code, status >> 8, pool.address(), *arrays, *outputs)
+        self.held = ()
 
     def _failed(self) -> str:
         message = int(self.slots[MESSAGE])
         if 0 <= message < len(self.built.checks):
             check = self.built.checks[message]
-            return f"match_cast: axis {check.axis} of {check.subject} is {int(self.slots[FOUND])}, expected {check.expected}"
+            where = f"{check.function or 'match_cast'}: "
+            if check.axis < 0:
+                return f"{where}{check.subject} is not {check.expected}"
+            return f"{where}axis {check.axis} of {check.subject} is {int(self.slots[FOUND])}, expected {check.expected}"
         return "a size expression divides by zero or overflows"
 
-    def _library(self, action: Action, arrays) -> None:
-        if not action.routine:
-            placed, (index, slot) = action.out[0], action.values[0]
-            self._keep(index, slot, np.empty([self.slots[s] for s in placed.sizes], NUMPY_DTYPES[placed.dtype]))
-            return
-        results = call_library(action.routine, [self._argument(a, arrays) for a in action.args], dict(action.options))
-        results = results if isinstance(results, tuple) else (results,)
-        for placed, result in zip(action.out, results, strict=False):
-            view = self._memory(placed)
-            if result.shape != view.shape:
-                raise RunError(f"library routine {action.routine} returned shape {result.shape}, expected {view.shape}")
-            view[...] = result
+    # ---- what the table leaves to Python
+
+    def _act(self, action, arrays) -> None:
+        match action:
+            case Library():
+                self._library(action, arrays)
+            case Allocate(placed=placed, value=index, slot=slot):
+                self._keep(index, slot, np.empty([self.slots[s] for s in placed.sizes], NUMPY_DTYPES[placed.dtype]))
+            case Reserve(bytes=needed, address=address, capacity=capacity):
+                self._reserve(int(self.slots[needed]), address, capacity)
+            case Invoke(callee=callee, args=args, values=values):
+                self._keep_all(values, self._argument(callee, arrays)(self._arguments(args, arrays)))
+            case Choose(condition=condition, args=args):
+                name = action.then if self._argument(condition, arrays) else action.otherwise
+                self._keep_all(action.values, self.bound.function(name).invoke(self._arguments(args, arrays)))
+            case Repeat():
+                self._repeat(action, arrays)
+            case Sweep():
+                self._sweep(action, arrays)
+
+    def _reserve(self, needed: int, address: int, capacity: int) -> None:
+        memory = np.empty(int(needed * 1.25) + 64, np.uint8)
+        self.chunks[address] = memory
+        at = memory.ctypes.data
+        self.slots[address], self.slots[capacity] = at + -at % 64, memory.nbytes - 64
+
+    def _repeat(self, action: Repeat, arrays) -> None:
+        test, body = self.bound.function(action.test), self.bound.function(action.body)
+        args, carried = self._arguments(action.args, arrays), self._arguments(action.init, arrays)
+        while test.invoke((*args, *carried))[0]:
+            carried = body.invoke((*args, *carried))
+        self._keep_all(action.values, carried)
+
+    def _sweep(self, action: Sweep, arrays) -> None:
+        body, length = self.bound.function(action.body), int(self.slots[action.length])
+        args, carried, xs = (self._arguments(part, arrays) for part in (action.args, action.init, action.xs))
+        if any(len(x) != length for x in xs):
+            raise ShapeError(f"scan: {length} slices expected, the arrays have {', '.join(str(len(x)) for x in xs)}", where="")
+        rows = []
+        for i in reversed(range(length)) if action.reverse else range(length):
+            made = body.invoke((*args, *carried, *(np.asarray(x[i]) for x in xs)))
+            carried = made[: len(carried)]
+            rows.append(made[len(carried) :])
+        rows = rows[::-1] if action.reverse else rows
+        made = zip(*rows, strict=True) if rows else ()
+        stacked = map(np.stack, made) if rows else (_no_rows(dtype, ndim) for dtype, ndim in action.stacked)
+        self._keep_all(action.values, (*carried, *stacked))
+
+    def _keep_all(self, values, results) -> None:
+        for (index, slot), result in zip(values, results, strict=True):
+            self._keep(index, slot, result)
+
+    def _library(self, action: Library, arrays) -> None:
+        inputs, out = self._arguments(action.args, arrays), [self._memory(placed) for placed in action.out]
+        sizes = [int(self.slots[s]) for s in action.sizes]
+        if op := _library_op(action.routine, len(inputs), action.options):
+            results = op.numpy(*inputs)
+            is_shape = isinstance(results, tuple) and all(isinstance(n, int) for n in results)  # one value, not several
+            results = results if isinstance(results, tuple) and not is_shape else (results,)
+            for target, result in zip(out, results, strict=False):
+                if result.shape != target.shape:
+                    raise RunError(f"{action.routine} gave an array of shape {result.shape}, not {target.shape}")
+                target[...] = result
+        elif action.values:
+            results = call_returning(action.routine, inputs, [self._numbers(e) for e in action.expected], sizes)
+        else:
+            results = ()
+            call_into(action.routine, inputs, out, sizes)
         for (index, slot), result in zip(action.values, results, strict=False):
-            self._keep(index, slot, np.ascontiguousarray(result))
+            self._keep(index, slot, result)
 
-    def _keep(self, index: int, slot: int, array: np.ndarray) -> None:
-        self.values[index] = array
-        self.slots[slot] = id(array)
+    def _numbers(self, expected: tuple) -> tuple:
+        dtype, sizes = expected
+        return dtype, sizes and tuple(None if s is None else int(self.slots[s]) for s in sizes)
 
-    def _argument(self, where, arrays) -> np.ndarray:
+    def _keep(self, index: int, slot: int, result: object) -> None:
+        """Hold what Python made; the table sees an array in C order, for a shape one of its entries."""
+        if isinstance(result, tuple):
+            result = np.array(result, np.int64)
+        elif isinstance(result, np.ndarray | np.generic):
+            result = _native(np.asarray(result))
+        self.values[index] = result
+        self.slots[slot] = id(result)
+
+    def _arguments(self, sources, arrays) -> tuple:
+        return tuple(self._argument(source, arrays) for source in sources)
+
+    def _argument(self, where, arrays) -> object:
         kind, index = where
         match kind:
             case "argument":
@@ -301,6 +471,12 @@ class _Call:
                 return self.values[index]
             case "literal":
                 return np.asarray(index[0], NUMPY_DTYPES[index[1]])
+            case "shape":
+                return np.array([self.slots[s] for s in index], np.int64)
+            case "entries":
+                return self._argument(index, arrays)
+            case "function":
+                return self.bound.function(index).invoke
         return self._memory(index)
 
     def _memory(self, placed: Placed) -> np.ndarray:
@@ -309,7 +485,8 @@ class _Call:
         count = int(np.prod(shape, dtype=np.int64))
         if count == 0:
             return np.empty(shape, dtype)
-        return read_bytes(self.slots[placed.address], count * dtype.itemsize).view(dtype).reshape(shape)
+        owner = getattr(self, "arena", None), tuple(self.chunks.values()), tuple(self.values.values()), self.held
+        return read_bytes(self.slots[placed.address], count * dtype.itemsize, owner).view(dtype).reshape(shape)
 
     def results(self, arrays, outputs) -> tuple[np.ndarray, ...]:
         """The result arrays; what is an argument, a weight or returned twice is copied."""
@@ -322,33 +499,38 @@ class _Call:
                     given.add(r.index)
                 case "value":
                     found.append(self.values[r.index])
+                case "shape":
+                    found.append(tuple(int(self.slots[s]) for s in r.sizes))
+                case "function":
+                    found.append(self.bound.function(r.dtype).invoke)
                 case _:
                     array = arrays[r.index] if r.kind == "argument" else self.bound.arrays[r.index]
                     found.append(np.array(array, order="C").reshape([self.slots[s] for s in r.sizes] if r.sizes else array.shape))
         return tuple(found)
 
 
-def call_library(routine: str, arrays: Sequence[np.ndarray], options: dict[str, object]):
-    """A registered routine on arrays, or an op that has no loop form, by its NumPy meaning."""
-    from minirelax.ir.graph import Const, RunLibrary
-    from minirelax.ir.library import LIBRARY, library_op
+def _no_rows(dtype: str, ndim: int) -> np.ndarray:
+    """What stacking nothing gives: a size that only a round would tell is 0, as no element has it."""
+    return np.zeros((0,) * ndim, NUMPY_DTYPES[dtype])
 
-    if routine in LIBRARY:
-        return LIBRARY[routine](*arrays, **options)
+
+@functools.lru_cache(1024)
+def _library_op(routine: str, inputs: int, options: tuple[tuple[str, object], ...]):
+    """The op that a library call with so many inputs stands for, None for a registered routine."""
     import minirelax.ops  # noqa: F401  registers the ops
+    from minirelax.ir.graph import Const, RunLibrary
+    from minirelax.ir.library import library_op
 
-    placeholder = Const(0, "i64")
-    op = library_op(RunLibrary(routine, (placeholder,) * len(arrays), (), tuple(options.items())))
-    if op is None:
-        raise RunError(f"no library routine is called {routine}", f"register it: library.register({routine!r}, function)")
-    return op.numpy(*arrays)
+    return library_op(RunLibrary(routine, (Const(0, "i64"),) * inputs, (), options))
 
 
-def read_bytes(address: int, count: int) -> np.ndarray:
-    """A writable view of raw memory."""
+def read_bytes(address: int, count: int, owner: object = None) -> np.ndarray:
+    """A writable view of raw memory, which keeps `owner` alive as long as anybody has it."""
     import ctypes
 
-    return np.frombuffer((ctypes.c_uint8 * count).from_address(address), np.uint8)
+    memory = (ctypes.c_uint8 * count).from_address(address)
+    memory.owner = owner
+    return np.frombuffer(memory, np.uint8)
 
 
 def _is_array(x: object) -> bool:

@@ -57,6 +57,7 @@ class Opcode(IntEnum):
     CALL = 22
     PARALLEL = 23
     END = 24
+    COPY = 25
 
 
 class Status(IntEnum):
@@ -92,6 +93,7 @@ class Comparison(IntEnum):
     GE = 6
 
 
+ANY = -1  # the number of axes that ARRAY does not look at
 NO_MESSAGE = -1  # the message word when a status says everything
 DIVIDED_BY_ZERO = -2
 OVERFLOW = -3
@@ -118,6 +120,7 @@ LAYOUT: dict[Opcode, tuple[str, ...]] = {
     Opcode.CALL: ("i:function", "s:tiles", "s:cost", "s:scratch", "i:nargs"),  # then nargs slots
     Opcode.PARALLEL: ("s:cost", "p:end", "i:calls"),
     Opcode.END: (),
+    Opcode.COPY: ("s:target", "s:source", "s:bytes"),
 }
 
 
@@ -206,13 +209,16 @@ class Assembler:
 
     # --- arguments
 
-    def array(self, array: int, ndim: int, dtype: object, message: int = NO_MESSAGE) -> None:
+    def array(self, array: int, ndim: int | None, dtype: object | None, message: int = NO_MESSAGE) -> None:
         """Status ARRAY unless the object at `array` is a plain ndarray with `ndim` axes and NumPy's own `dtype` object.
 
-        The test is by identity, so Python may still accept what it refuses (equal dtype, subclass) and go on.
+        None stands for any.  The test is by identity, so Python may still accept what it refuses (equal dtype, subclass) and
+        go on.
         """
-        at = self._emit(Opcode.ARRAY, array, ndim, 0, 0, message)
-        self._relocations += [(at + 4, f"dtype:{np.dtype(dtype).str}"), (at + 5, "type:ndarray")]
+        at = self._emit(Opcode.ARRAY, array, ANY if ndim is None else ndim, 0, 0, message)
+        self._relocations.append((at + 5, "type:ndarray"))
+        if dtype is not None:
+            self._relocations.append((at + 4, f"dtype:{np.dtype(dtype).str}"))
 
     def match(self, array: int, axis: int, kind: Match, operand: int, message: int = NO_MESSAGE) -> None:
         """Read the size of one axis; store it in slot `operand`, or status FAIL unless it is `operand` (or the slot's value)."""
@@ -271,6 +277,10 @@ class Assembler:
     def address(self, result: int, base: int, offset: int) -> None:
         """An address plus a number of bytes; unlike `add` it may wrap."""
         self._emit(Opcode.ADDRESS, result, base, offset)
+
+    def copy(self, target: int, source: int, count: int) -> None:
+        """Copy frame[count] bytes from one address to another; nothing if they are the same."""
+        self._emit(Opcode.COPY, target, source, count)
 
     # --- the course of the program
 
@@ -392,7 +402,8 @@ def _line(opcode: Opcode, operands: list[int], name: Callable[[int], str], symbo
         case Opcode.ARRAY:
             array, ndim, _, _, message = operands
             dtype = symbols.get(pc + 4, "").removeprefix("dtype:")
-            return " ".join(["ARRAY", name(array), f"{ndim}d", dtype, *_message(message)])
+            axes = "any" if ndim == ANY else f"{ndim}d"
+            return " ".join(["ARRAY", name(array), axes, *([dtype] if dtype else []), *_message(message)])
         case Opcode.GUARD:
             kind, message, *slots = operands
             return " ".join(["GUARD", Comparison(kind).name.lower(), *map(name, slots), *_message(message)])

@@ -117,6 +117,7 @@ def intrinsics() -> dict[str, object]:
         "add_overflows": overflows("add"), "sub_overflows": overflows("sub"), "mul_overflows": overflows("mul"),
         "lesser": lesser, "call_kernel": call_kernel,
         "spin_hint": spin_hint,
+        "memmove": external("memmove", i64, i64, i64, i64),
         "syscall": external("syscall", i64, *[i64] * 7),
         "sched_yield": external("sched_yield", types.int32),
         "clock_gettime": external("clock_gettime", types.int32, types.int32, i64),

@@ -92,7 +92,8 @@ def run(frame, code, pc, pool):
             if array[OBJECT_TYPE] != now[5]:
                 return stop(frame, STATUS_ARRAY, following, now[6], -1, now[3])
             dimensions = array[ARRAY_NDIM] & 0xFFFFFFFF
-            if array[ARRAY_DTYPE] != now[4] or dimensions != now[3]:
+            wrong_dtype = now[4] != 0 and array[ARRAY_DTYPE] != now[4]
+            if wrong_dtype or (now[3] >= 0 and dimensions != now[3]):
                 return stop(frame, STATUS_ARRAY, following, now[6], dimensions, now[3])
         elif opcode == DATA:
             array = words(frame[now[3]])
@@ -101,6 +102,9 @@ def run(frame, code, pc, pool):
             frame[now[2]] = array[ARRAY_DATA]
         elif opcode == LOAD:
             frame[now[2]] = load_integer(frame[now[3]], now[4])
+        elif opcode == COPY:
+            if frame[now[2]] != frame[now[3]]:
+                memmove(frame[now[2]], frame[now[3]], frame[now[4]])
         elif opcode == JUMP:
             following = now[2]
         elif opcode == BRANCH:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from minirelax.errors import PACKAGE
@@ -24,8 +24,25 @@ def key_text(module: Module, bounds: Mapping[str, tuple[int, int]] | None) -> st
     return f"program\n{sorted((bounds or {}).items())}\n{_package()}\n{module}"
 
 
-def load(key: str, stages: Callable[[], tuple]) -> Executable | None:
-    """The executable stored under a key, or None.  `stages` makes its stages, should anybody ask for them."""
+def compiled(module: Module, bounds: Mapping[str, tuple[int, int]] | None = None) -> Executable:
+    """The program of a traced module: the one that is kept, or else compiled and kept.
+
+    What takes longer than a second shows a line about it on a terminal.  Raises what `pipeline.compile_module` raises.
+    """
+    key = key_text(module, bounds)
+    found = load(key, module, bounds)
+    if found is None:
+        from minirelax.explore import Progress
+        from minirelax.pipeline import compile_module
+
+        with Progress() as report:
+            found = compile_module(module, bounds=bounds or None, progress=report)
+        store(key, found)
+    return found
+
+
+def load(key: str, module: Module, bounds: Mapping[str, tuple[int, int]] | None) -> Executable | None:
+    """The executable stored under a key, or None.  It makes the stages from `module` again, should anybody ask for them."""
     data = object_cache.read(key)
     if data is None:
         return None
@@ -33,7 +50,13 @@ def load(key: str, stages: Callable[[], tuple]) -> Executable | None:
         built, prepare = pickle.loads(data)
     except Exception:  # whole, but of classes that are no more: the key should have told, compiling again always helps
         return None
-    return Executable(built, prepare, stages)
+
+    def stages():
+        from minirelax.pipeline import all_stages
+
+        return all_stages(module, bounds or None)
+
+    return Executable(built, prepare, stages, origin=(module, dict(bounds or {})))
 
 
 def store(key: str, executable: Executable) -> None:

@@ -20,11 +20,14 @@ from minirelax.runtime.instructions import Assembler
 
 
 class SizeSlots:
-    """The slots of all size expressions seen so far.  `numbers` are literals, which stand in the frame before any call."""
+    """The slots of all size expressions seen so far, in one scope.
 
-    def __init__(self, asm: Assembler):
+    `literals` are numbers and their slots, filled before any call: all scopes of a program share them.
+    """
+
+    def __init__(self, asm: Assembler, literals: dict[int, int] | None = None):
         self.asm = asm
-        self.numbers: dict[int, int] = {}
+        self.literals: dict[int, int] = {} if literals is None else literals
         self._slots: dict[Dim, int] = {}
 
     def __contains__(self, d: Dim) -> bool:
@@ -36,16 +39,16 @@ class SizeSlots:
 
     def slot(self, d: Dim) -> int:
         """The slot that holds a size expression; emits its evaluation the first time."""
+        if isinstance(d, int):
+            if d not in self.literals:
+                self.literals[d] = self.asm.slot(str(d))
+            return self.literals[d]
         if d not in self._slots:
             self._slots[d] = self._evaluate(d)
         return self._slots[d]
 
-    def _evaluate(self, d: Dim) -> int:
+    def _evaluate(self, d: DimExpr) -> int:
         asm = self.asm
-        if isinstance(d, int):
-            slot = asm.slot(str(d))
-            self.numbers[slot] = d
-            return slot
         if (name := bare_name(d)) is not None:
             raise CodegenError(f"the size {name} is not bound by any argument", "give it a parameter whose shape names it")
         terms = d.terms

@@ -6,7 +6,10 @@ import pytest
 from minirelax.explore import memory_plan
 from minirelax.ir.dim import dim
 from minirelax.ir.graph import AllocStorage, AllocTensor, Binding, Function, MakeTuple, Module, RunKernel, Var, View
+from minirelax.ir.parser import parse
 from minirelax.ir.types import Storage, Tuple, f32
+from minirelax.pipeline import passes
+from minirelax.pipeline import run as run_passes
 
 n = dim("n")
 x, a, b, c, out = (Var(name, f32["n"]) for name in ("x", "v2", "v3", "v4", "v5"))
@@ -60,3 +63,40 @@ def test_text():
     assert "·██·" in lines[3]
     assert "peak             8*n = 8,000 bytes" in lines
     assert lines[-2].startswith("without sharing  192*((n + 15)//16) = 12,096 bytes")
+
+
+def test_bodies_of_loops_take_turns_in_the_same_memory():
+    text = """
+@private
+def then(x: f32[k]) -> f32[k]:
+    with dataflow():
+        v0: f32[k] = cumsum(x, axis=0)
+        v1: f32[k] = sort(v0, axis=0)
+        v2: f32[k] = cumsum(v1, axis=0)
+        output(v2)
+    return v2
+
+@private
+def otherwise(x: f32[k]) -> f32[k]:
+    with dataflow():
+        v0: f32[k] = sort(x, axis=0)
+        v1: f32[k] = cumsum(v0, axis=0)
+        output(v1)
+    return v1
+
+def main(x: f32[n, 16], p: bool[()]) -> f32[n, 16]:
+    with dataflow():
+        v0: f32[16*n] = reshape(x, shape=(16*n,))
+        output(v0)
+    v1: f32[16*n] = cond(p, then, otherwise, v0)
+    with dataflow():
+        v2: f32[n, 16] = reshape(v1, shape=(n, 16))
+        v3: f32[n, 16] = cumsum(v2, axis=0)
+        output(v3)
+    return v3
+"""
+    module = next(s.module for s in run_passes(parse(text), passes()) if s.name == "plan_memory")
+    plan = memory_plan(module)
+    assert [(b.name, b.depth, str(b.bytes)) for b in plan.bodies] == [("then", 1, "128*n"), ("otherwise", 1, "64*n")]
+    assert str(plan.peak) == "192*n" and str(plan.unplanned) == "256*n"      # v1, and the larger of the branches
+    assert "otherwise" in str(plan)

@@ -31,6 +31,7 @@ def everything():
     a.compare(Comparison.LT, c, n, q)
     a.branch_if_zero(c, skip)
     a.guard(Comparison.GE, n, q, 4)
+    a.copy(p, p, n)
     a.jump(out)
     a.place(skip)
     a.pause()
@@ -62,16 +63,17 @@ TEXT = """\
  80  ALIGN q n
  84  ADDRESS p p q
  89  COMPARE lt c n q
- 95  BRANCH c to 108
+ 95  BRANCH c to 113
  99  GUARD ge n q message 4
-105  JUMP to 137"""
+105  COPY p p n
+110  JUMP to 142"""
 
 
 def test_text_names_slots_targets_and_kernels():
     text = everything().text()
     assert text.startswith(TEXT)
     assert "CALL relu tiles=n cost=c scratch=0 (p, q)" in text and "CALL tanh tiles=n cost=0 scratch=q (p)" in text
-    assert "PARALLEL cost=c to 135 (2 calls)" in text
+    assert "PARALLEL cost=c to 140 (2 calls)" in text
     assert {line.split()[1] for line in text.splitlines()} == {opcode.name for opcode in Opcode}
 
 
