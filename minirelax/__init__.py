@@ -11,17 +11,23 @@ from __future__ import annotations
 
 from minirelax import errors
 from minirelax.frontend.casts import match_cast
-from minirelax.ir.types import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from minirelax.frontend.control import cond, fori_loop, scan, while_loop
+from minirelax.frontend.shapes import tensor_to_shape
+from minirelax.ir.types import Callable, Object, Shape, Tensor, Tuple, bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from minirelax.jit import JitFunction, jit, trace
 
 __version__ = "0.1.0"
 
 # Names whose modules are only loaded when asked for: a program that only calls compiled functions never needs them.
 _LATER = {
+    "kernel": "minirelax.frontend.kernels",
+    "call_library": "minirelax.frontend.library_calls",
+    "register_library": "minirelax.ir.library",
     "parse": "minirelax.ir.parser",
     "run": "minirelax.pipeline",
     "compile": "minirelax.pipeline",
     "Executable": "minirelax.runtime.executable",
+    "validate": "minirelax.runtime.validate",
     "set_num_threads": "minirelax.runtime.pool",
     "get_num_threads": "minirelax.runtime.pool",
 }
@@ -37,6 +43,6 @@ def __getattr__(name: str):
 
 
 __all__ = [
-    "JitFunction", "bool_", "errors", "f32", "f64", "i8", "i16", "i32", "i64", "jit", "match_cast", "trace", "u8", "u16", "u32",
-    "u64", *sorted(_LATER),
+    "Callable", "JitFunction", "Object", "Shape", "Tensor", "Tuple", "bool_", "cond", "errors", "f32", "f64", "fori_loop", "i8", "i16", "i32", "i64", "jit", "match_cast", "scan",
+    "tensor_to_shape", "trace", "u8", "u16", "u32", "u64", "while_loop", *sorted(_LATER),
 ]

@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minirelax.errors import ArgumentError, CompileError, IndexingError, RunError, ShapeError, without_internals
+from minirelax.errors import (
+    ArgumentError,
+    CompileError,
+    IndexingError,
+    LibraryError,
+    RunError,
+    ShapeError,
+    line_text,
+    without_internals,
+)
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.mismatch import explain_mismatch
 from minirelax.frontend.reference import ReferenceExecutable
@@ -29,7 +38,8 @@ from minirelax.frontend.size import Size
 from minirelax.frontend.trace import TraceResult, trace_call
 from minirelax.frontend.trace import trace as trace_function
 from minirelax.frontend.tree import LEAF, flatten
-from minirelax.ir.graph import Module
+from minirelax.ir.graph import CallLibrary, Module
+from minirelax.ir.types import Shape
 
 if TYPE_CHECKING:
     from minirelax.explore import Compilations, Diff, MemoryPlan, Stages
@@ -47,7 +57,8 @@ class Entry:
         self.weights: tuple | None = None
         self.program: Callable | None = None
         t = traced
-        self.plain = not t.mutations and not any(p.bound or p.python for p in t.params)  # arrays go in
+        converted = any(p.bound or p.python or isinstance(p.type, Shape) for p in t.params)
+        self.plain = not t.mutations and not converted  # arrays go in
         self.one_array = t.out_tree is LEAF and t.results[0].output is not None and not t.results[0].python and bool(
             getattr(t.main.result.type, "shape", None)
         )  # one array that is not a scalar comes out
@@ -65,13 +76,13 @@ class Entry:
             self.weights, self.program = weights, program
         return program
 
-    def located(self, error: CompileError, arrays: tuple[np.ndarray, ...]) -> CompileError:
+    def located(self, error: CompileError, arrays: tuple[np.ndarray, ...], name: str) -> CompileError:
         """A failure of the running program as the user's line that it comes from raises it: the trace, run with NumPy."""
         from minirelax.ir.interpret import interpret
 
         try:
             with np.errstate(all="ignore"):
-                interpret(self.traced.module, *arrays, bound=self.weights)
+                interpret(self.traced.module, *arrays, bound=self.weights, called=name)
         except (IndexingError, ShapeError) as found:
             return found
         return error
@@ -102,8 +113,9 @@ class JitFunction:
     to, and returned as they are where it returns them; no others are.
 
     A call raises `ArgumentError`, `ShapeError`, `DTypeError`, `BranchError`, `UnsupportedError` or `IndexingError` of
-    `minirelax.errors` for a mistake in the call or in the function, with the line that made it, and `RunError` for a size that
-    cannot be computed.  What the function itself raises passes through, as does NumPy's ``LinAlgError``.
+    `minirelax.errors` for a mistake in the call or in the function, with the line that made it, `RunError` for a size that
+    cannot be computed, and `LibraryError` (a RunError) for a library routine that fails.  What the function itself raises
+    passes through, as does NumPy's ``LinAlgError``.
 
     Thread-safe.  `.stages`, `.source` and the like describe the latest compilation; before the first one they raise
     `ArgumentError`.
@@ -137,11 +149,15 @@ class JitFunction:
                     if count == len(args):
                         try:
                             found = program(args)
-                        except (IndexingError, RunError):
+                        except LibraryError:
+                            raise
+                        except (IndexingError, RunError, ShapeError):
                             break  # once more, to find out where
                         if found is not None:
                             return found[0] if finish is None else finish(found, args)
             return self._call(args, kwargs)
+        except LibraryError as e:
+            raise without_internals(self._placed(e)) from e.__cause__
         except CompileError as e:
             raise without_internals(e)  # noqa: B904   it is the same error
 
@@ -207,7 +223,7 @@ class JitFunction:
 
     @property
     def executable(self):
-        """The latest executable: a `minirelax.Executable`, which can be pickled, or what interprets the trace."""
+        """The latest executable: a `minirelax.Executable`, which can be saved and pickled, or what interprets the trace."""
         return self._latest.executable
 
     @property
@@ -263,23 +279,31 @@ class JitFunction:
             )
         return entry.result(outputs, call.arguments)
 
+    def _placed(self, error: LibraryError) -> LibraryError:
+        """A library routine's failure with the user's line that calls it, if only one does."""
+        bindings = (b for e in self._all for f in e.traced.module.functions for b in f.bindings if b.source)
+        lines = {b.source for b in bindings if isinstance(b.value, CallLibrary) and b.value.routine == error.routine}
+        if error.where or len(lines) != 1:
+            return error
+        source = lines.pop()
+        placed = LibraryError(error.what, error.hint, error.routine, line_text(source.file, source.line))
+        return placed.with_traceback(error.__traceback__)
+
     def _run(self, entry: Entry, call: Call) -> tuple[np.ndarray, ...] | None:
         """The outputs of a program, or None if the arguments do not fit it."""
         _check_writable(entry, call)
         try:
             outputs = entry.bind(call.weights)(call.arrays)
-        except (IndexingError, RunError) as e:
-            raise entry.located(e, call.arrays) from None
+        except LibraryError:
+            raise  # nothing is run again: a routine has failed, and says why
+        except (IndexingError, RunError, ShapeError) as e:
+            raise entry.located(e, call.arrays, self.signature.name) from None
         if outputs is not None and self.validate:
             from minirelax.passes.base import Stage
             from minirelax.runtime.validate import validate
 
-            validate(
-                [Stage("trace", entry.traced.module, entry.tracing), *entry.executable.stages],
-                call.arrays,
-                call.weights,
-                outputs,
-            )
+            stages = entry.executable.stages or (Stage("trace", entry.traced.module, entry.tracing),)
+            validate(stages, *call.arrays, weights=call.weights, outputs=outputs)
         return outputs
 
     def _entry(self, call: Call) -> Entry:
@@ -303,19 +327,10 @@ class JitFunction:
 
     def _executable(self, module: Module):
         if self.target == "interpret":
-            return ReferenceExecutable(module)
+            return ReferenceExecutable(module, self.signature.name)
         from minirelax.runtime import program_cache
 
-        key = program_cache.key_text(module, self.bounds)
-        found = program_cache.load(key, lambda: _all_stages(module, self.bounds))
-        if found is None:
-            from minirelax.explore import Progress
-            from minirelax.pipeline import compile_module
-
-            with Progress() as report:
-                found = compile_module(module, bounds=self.bounds or None, progress=report)
-            program_cache.store(key, found)
-        return found
+        return program_cache.compiled(module, self.bounds or None)
 
     def _traced(self, args: tuple, kwargs: dict) -> TraceResult:
         return trace_function(
@@ -375,12 +390,6 @@ def trace(fn: Callable, *args: object, **options: object) -> Module:
     """The graph module of `fn` for these types (``f32["n", 4]``) or values; see `minirelax.frontend.trace.trace`."""
     fn = fn.fn if isinstance(fn, JitFunction) else fn
     return trace_function(fn, *args, **options).module
-
-
-def _all_stages(module: Module, bounds: Mapping[str, tuple[int, int]]) -> tuple:
-    from minirelax.pipeline import all_stages
-
-    return all_stages(module, bounds or None)
 
 
 def _again(fn: Callable, options: dict) -> JitFunction:

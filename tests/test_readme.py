@@ -22,6 +22,18 @@ def test_example_prints_what_is_shown():
     assert out.getvalue().strip() == blocks("text")[0].strip()
 
 
+def test_programs_as_files(tmp_path, monkeypatch):
+    """The blocks after the first, which go on where it stops."""
+    monkeypatch.chdir(tmp_path)
+    scope = {"__name__": "readme"}
+    for block in blocks("python"):
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(block, "README.md", "exec"), scope)
+    assert {p.name for p in tmp_path.iterdir()} == {"softmax.mrx", "module.txt", "module.npz"}
+    assert scope["y"].shape == (3, 5) and abs(scope["y"] - 0.2).max() < 1e-6
+    assert scope["same"] == scope["module"]
+
+
 def test_example_is_ten_lines():
     assert len(blocks("python")[0].strip().splitlines()) <= 10
 

@@ -10,17 +10,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from minirelax.errors import BranchError, ShapeError, UnsupportedError
+from minirelax.errors import ArgumentError, BranchError, ShapeError, UnsupportedError
 from minirelax.frontend.builder import Builder
+from minirelax.frontend.scope import Scope
 from minirelax.frontend.size import Size
 from minirelax.frontend.views import View
 from minirelax.ir.dim import Dim, product
 from minirelax.ir.graph import Atom
 from minirelax.ir.types import NUMPY_DTYPES, Tensor
 
-CHOOSE = "compute both, and choose with np.where or a mask: np.where(x > 0, x, -x), x * (x > 0)"
+CHOOSE = "choose values with np.where(x > 0, x, -x), computations with minirelax.cond; loop with minirelax.while_loop"
+LOOP = "for i in range(n) is minirelax.fori_loop(0, n, body, init)"
 KEEP = "keep it an array: NumPy's functions take it where float(), int() and the module math do not"
 COPY = "call .copy() on one of them first"
+PASS = "pass it as an operand or carry it through the loop, write to what comes in, and return that"
 
 
 class TracedArray:
@@ -31,12 +34,14 @@ class TracedArray:
 
     __slots__ = (
         "builder", "weak", "_atom", "_version", "_parent", "_view", "_unclear", "_tainted", "reshaped", "constant", "element",
+        "scope", "undecided",
     )  # fmt: skip
 
     def __init__(
         self, builder: Builder, atom: Atom, weak: type | None = None, parent: TracedArray | None = None, view: View | None = None
     ):
         self.builder, self.weak = builder, weak
+        self.scope = builder.scope  # where it is born
         self._atom, self._version = atom, 0
         self._parent, self._view = parent, view
         self._unclear: list[TracedArray] = []  # roots that share memory with this one or not, depending on strides
@@ -44,6 +49,7 @@ class TracedArray:
         self.reshaped = False  # a view of another shape exists, as NumPy gives it if memory is in order
         self.element = False  # no array but a single element, as NumPy gives it: ``+=`` makes another
         self.constant = ""  # the reason why this array must not be written to
+        self.undecided: ShapeError | None = None  # for a question about sizes: why it has no answer while tracing
         if parent is not None:
             self._version = parent.root._version
 
@@ -61,13 +67,19 @@ class TracedArray:
 
     @property
     def atom(self) -> Atom:
-        """The current value."""
+        """The current value.  Raises ArgumentError for a value that its scope has not returned."""
+        self._check_scope()
         root = self.root
         if root._tainted:
             raise UnsupportedError("whether this array changed with the one it was reshaped from depends on its strides", COPY)
         if self._parent is not None and self._version != root._version:
-            self._atom, self._version = self._view.read(self.builder, self._parent.atom), root._version
+            with self.builder.inside(self.scope):
+                self._atom, self._version = self._view.read(self.builder, self._parent.atom), root._version
         return self._atom
+
+    def _check_scope(self) -> None:
+        if not self.scope.open:
+            raise leaked("an array", self.scope)
 
     @property
     def type(self) -> Tensor:
@@ -77,11 +89,15 @@ class TracedArray:
     @property
     def dims(self) -> tuple[Dim, ...]:
         """Its sizes as the IR knows them."""
+        self._check_scope()
         return self.type.shape
 
     def assign(self, atom: Atom) -> None:
         """Make `atom`, of the same type, the value; arrays that share memory see it."""
         root = self.root
+        self._check_scope()
+        if root.scope is not self.builder.scope:
+            raise UnsupportedError(f"{self.builder.scope.name} writes to an array from outside, in place", PASS)
         if root.constant:
             raise UnsupportedError(f"{root.constant} cannot be written to", "copy it first: x = x.copy()")
         self._write(atom)
@@ -191,12 +207,17 @@ class TracedArray:
         return BranchError(f"{question} of a traced array ({self.type}) is not known while the function is traced", hint)
 
     def __bool__(self) -> bool:
+        if self.undecided is not None:
+            raise ShapeError(self.undecided.what, self.undecided.hint)
         raise self._branch("the truth value", CHOOSE)
 
     def __float__(self) -> float:
         raise self._branch("the value", KEEP)
 
-    __int__ = __index__ = __complex__ = __float__
+    __int__ = __complex__ = __float__
+
+    def __index__(self) -> int:
+        raise self._branch("the value", f"{KEEP}; {LOOP}")
 
     def item(self, *index) -> float:
         """Raises BranchError: values are not known."""
@@ -292,6 +313,14 @@ class TracedArray:
     def sort(self, axis=-1, kind=None, order=None, *, stable=None) -> None:
         """Sort in place."""
         self.assign(_function("sort")(self, axis).atom)
+
+
+def leaked(what: str, scope: Scope) -> ArgumentError:
+    """The error for something from inside a branch or a loop's body that is used outside of it."""
+    return ArgumentError(
+        f"{what} that was made inside {scope.name} is used outside of it",
+        f"return it from {scope.name}: what branches and bodies of loops store elsewhere is gone after them",
+    )
 
 
 def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple, options: dict):

@@ -1,54 +1,127 @@
 """The program being traced: its bindings, names, constants and facts, and which trace is running in this thread.
 
-Every value gets its name when it is born (``v0``, ``v1``, ...) and its binding remembers the user's line.
+Every value gets its name when it is born (``v0``, ``v1``, ...) and its binding remembers the user's line.  It goes to the scope
+that is current: that of the traced function, or of a branch or a loop's body in it.
 """
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minirelax.errors import ArgumentError, CompileError, DTypeError, ShapeError, user_frame
+from minirelax.errors import ArgumentError, CompileError, DTypeError, user_frame
 from minirelax.frontend.facts import Facts
+from minirelax.frontend.parts import Parts
+from minirelax.frontend.scope import Scope
 from minirelax.frontend.size import Size
 from minirelax.ir.dim import Dim, DimExpr
-from minirelax.ir.graph import Array, Atom, Binding, Const, Constant, Expr, MatchCast, Source, TupleItem, Var
-from minirelax.ir.op import Op, map_dims
-from minirelax.ir.types import Tensor, Tuple, Type, dtype_name
+from minirelax.ir.graph import (
+    Array,
+    Atom,
+    Binding,
+    CallKernel,
+    Const,
+    Constant,
+    Expr,
+    MakeShape,
+    MatchCast,
+    Module,
+    Source,
+    TupleItem,
+    Var,
+)
+from minirelax.ir.infer import infer_binding
+from minirelax.ir.loop import Kernel
+from minirelax.ir.op import map_dims
+from minirelax.ir.types import Shape, Tensor, Tuple, Type, dtype_name
 from minirelax.ops import OPS
 
 if TYPE_CHECKING:
     from minirelax.frontend.array import TracedArray
 
+VALUE = re.compile(r"v\d+")  # what values are called
 _running = threading.local()
 
 
 class Builder:
     """Collects what one trace does."""
 
-    def __init__(self, taken: frozenset[str] = frozenset()):
+    def __init__(self, taken: frozenset[str] = frozenset(), parts: Parts | None = None):
         self.facts = Facts(taken)
-        self.bindings: list[Binding] = []
-        self.constants: list[Constant] = []
-        self.user_sizes: dict[str, Dim] = {}  # the user's letters -> our sizes
-        self.memory: dict[object, object] = {}  # results that must not be computed twice, such as the indices of a mask
-        self.seen: list[tuple[Type, ...]] = []  # for each binding, its operands' types when it was made
+        self.scope = Scope()
+        self.parts = Parts() if parts is None else parts
         self.closed = False
         self._taken = {"inf", "nan"}
         self._count = 0
-        self._by_identity: dict[int, tuple[np.ndarray, Atom]] = {}
+
+    @property
+    def constants(self) -> list[Constant]:
+        """Those of the module."""
+        return self.parts.constants
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """Those of the module that the user wrote."""
+        return self.parts.kernels
+
+    @property
+    def bindings(self) -> list[Binding]:
+        """Those of the current scope."""
+        return self.scope.bindings
+
+    @property
+    def user_sizes(self) -> MutableMapping[str, Dim]:
+        """The user's letters -> our sizes; new ones are known in the current scope."""
+        return self.scope.user_sizes
+
+    @property
+    def memory(self) -> MutableMapping[object, object]:
+        """Results that must not be computed twice, such as the indices of a mask; new ones are known in the current scope."""
+        return self.scope.memory
+
+    @contextmanager
+    def inside(self, scope: Scope) -> Iterator[Scope]:
+        """Make `scope` the current one."""
+        outer, was_open = self.scope, scope.open
+        self.scope, scope.open = scope, True
+        try:
+            yield scope
+        finally:
+            self.scope, scope.open = outer, was_open
+
+    def attempt(self) -> Callable[[], None]:
+        """What undoes everything traced from here on in new scopes, but for the facts taken, which are sound."""
+        known, restore = (set(self._taken), self._count, self._length()), self.parts.saved()
+
+        def undo() -> None:
+            self._taken, count, length = known
+            restore()
+            if self._length() == length:  # else views were read anew out here, and their names are in use
+                self._count = count
+
+        return undo
+
+    def _length(self) -> int:
+        return sum(len(scope.bindings) for scope in self.scope.outwards())
+
+    def inner_size(self, name: str | None = None) -> DimExpr:
+        """A fresh size that is known only while running, in the current scope."""
+        size = self.facts.new(None, name)
+        self.facts.inner.add(str(size))
+        self.scope.sizes.add(str(size))
+        return size
 
     def unique(self, wanted: str) -> str:
         """`wanted`, or with a number appended if that name is taken; taken from now on."""
-        name, i = wanted, 2
-        while name in self._taken:
-            name, i = f"{wanted}_{i}", i + 1
+        name = _free(wanted, self._taken, self.parts.names)
         self._taken.add(name)
+        self.parts.local.add(name)
         return name
 
     def emit(self, expr: Expr) -> Var | tuple[Var, ...]:
@@ -58,7 +131,7 @@ class Builder:
                 "a traced array was used after its trace had ended",
                 "return arrays from the traced function; do not store them elsewhere",
             )
-        expr = self._resolved(expr)
+        expr = self.resolved(expr)
         types = self.infer(expr)
         if not isinstance(types, tuple):
             return self.bind(expr, types)
@@ -73,15 +146,21 @@ class Builder:
         """Bind an expression whose type is known."""
         found = user_frame()
         var = Var(self.fresh(), type_)
-        self.seen.append(tuple(map(self.type_of, expr.operands())))
-        self.bindings.append(Binding(var, expr, Source(*found) if found else None))
+        self.scope.seen.append(tuple(map(self.type_of, expr.operands())))
+        self.scope.bindings.append(Binding(var, expr, Source(*found) if found else None))
         return var
 
     def infer(self, expr: Expr) -> Type | tuple[Type, ...]:
         """The type (or types) of an expression on operands as they are known now."""
         if isinstance(expr, MatchCast):
             return expr.type
+        if isinstance(expr, MakeShape):
+            return Shape(expr.values)
         try:
+            if isinstance(expr, CallKernel):
+                current = expr.map_operands(lambda a: replace(a, type=self.type_of(a)))
+                found = infer_binding(current, Module((), tuple(self.kernels)))
+                return found.items if isinstance(found, Tuple) else found
             return expr.infer(*(self.type_of(a) for a in expr.operands()))
         except CompileError as e:
             raise type(e)(e.what, e.hint) from None  # again, with the user's line
@@ -95,13 +174,15 @@ class Builder:
         match type_:
             case Tensor(dtype=dtype, shape=tuple() as shape) if any(isinstance(d, DimExpr) for d in shape):
                 return Tensor(dtype, tuple(d if d is None else self.facts.resolve(d) for d in shape))
+            case Shape(values=tuple() as values):
+                return Shape(tuple(map(self.facts.resolve, values)))
             case Tuple(items=items):
                 return Tuple(tuple(map(self.resolve_type, items)))
         return type_
 
     def constant(self, value: np.ndarray | np.generic) -> Atom:
         """An array that the user's function refers to: a scalar in place, or a constant of the module (each kept once)."""
-        known = self._by_identity.get(id(value))
+        known = self.parts.by_identity.get(id(value))
         if known is not None:
             return known[1]
         name = dtype_name(value.dtype)
@@ -110,8 +191,22 @@ class Builder:
                 f"a constant of dtype {value.dtype} cannot be compiled", "use bool, an integer type, float32 or float64"
             )
         atom = Const(value.item(), name) if value.ndim == 0 else self._constant(Array(value))
-        self._by_identity[id(value)] = (value, atom)  # keeps the array alive, so that its id stays its own
+        self.parts.by_identity[id(value)] = (value, atom)  # keeps the array alive, so that its id stays its own
         return atom
+
+    def kernel(self, kernel: Kernel) -> str:
+        """The name under which the module has a kernel: its own, unless another one has that."""
+        for known in self.kernels:
+            if replace(known, name=kernel.name) == kernel:
+                return known.name
+        self.kernels.append(replace(kernel, name=self.function_name(kernel.name)))
+        return self.kernels[-1].name
+
+    def function_name(self, wanted: str) -> str:
+        """A name for a function, kernel or constant of the module, like the one that is wanted."""
+        name = _free(f"{wanted}_" if VALUE.fullmatch(wanted) else wanted, self._taken, self.parts.names, self.parts.local)
+        self.parts.names.add(name)
+        return name
 
     def size(self, d: Dim) -> Size | int:
         """What the user sees of a size."""
@@ -132,54 +227,20 @@ class Builder:
 
     def meaning(self, atom: Atom) -> object:
         """What a value is, such that equal computations on equal values are equal: for `memory`."""
-        return (
-            next((b.value for b in reversed(self.bindings) if b.var.name == atom.name), atom) if isinstance(atom, Var) else atom
-        )
+        if not isinstance(atom, Var):
+            return atom
+        bindings = (b for scope in self.scope.outwards() for b in reversed(scope.bindings))
+        return next((b.value for b in bindings if b.var.name == atom.name), atom)
 
-    def finished_bindings(self) -> tuple[tuple[Binding, ...], dict[str, Var]]:
-        """All bindings as they read under the final facts, and every variable's final form."""
-        final: dict[str, Var] = {}
-
-        def latest(atom: Atom) -> Atom:
-            return final.get(atom.name) or replace(atom, type=self.resolve_type(atom.type)) if isinstance(atom, Var) else atom
-
-        done: list[Binding] = []
-        for b, seen in zip(self.bindings, self.seen, strict=True):
-            expr = self._resolved(b.value).map_operands(latest)
-            try:
-                type_ = expr.infer(*(a.type for a in expr.operands())) if isinstance(expr, Op) else self.resolve_type(b.var.type)
-            except ShapeError:
-                expr = self._as_seen(b, latest, seen, done)
-                type_ = expr.infer(*(a.type for a in expr.operands()))
-            final[b.var.name] = Var(b.var.name, Tuple(type_) if isinstance(type_, tuple) else type_)
-            done.append(replace(b, var=final[b.var.name], value=expr))
-        return tuple(done), final
-
-    def _as_seen(self, b: Binding, latest: Callable[[Atom], Atom], seen: tuple[Type, ...], done: list[Binding]) -> Expr:
-        """The expression on operands with the sizes that they had when it was made, which fitted.
-
-        Facts taken since may simplify two expressions of one size differently; a match_cast makes them one again.
-        """
-        types = {a: t for a, t in zip(b.value.operands(), seen, strict=True) if isinstance(t, Tensor)}
-
-        def cast(atom: Atom) -> Atom:
-            if atom not in types or isinstance(atom, Const):
-                return latest(atom)
-            shape = tuple(map(self.facts.substituted, types[atom].shape))
-            var = Var(self.fresh(), Tensor(types[atom].dtype, shape))
-            done.append(Binding(var, MatchCast(latest(atom), var.type), b.source))
-            return var
-
-        return map_dims(b.value, self.facts.substituted).map_operands(cast)
-
-    def _resolved(self, expr: Expr) -> Expr:
+    def resolved(self, expr: Expr) -> Expr:
+        """`expr` with its sizes as they read under all facts so far."""
         if isinstance(expr, MatchCast):
             return replace(expr, type=self.resolve_type(expr.type))
         return map_dims(expr, self.facts.resolve)
 
     def fresh(self) -> str:
         """The next name for a value."""
-        while (name := f"v{self._count}") in self._taken:
+        while (name := f"v{self._count}") in self._taken:  # no function or constant has such a name
             self._count += 1
         self._count += 1
         return name
@@ -188,8 +249,16 @@ class Builder:
         for c in self.constants:
             if c.array == array:
                 return c.var
-        self.constants.append(Constant(self.unique(f"c{len(self.constants)}"), array))
+        self.constants.append(Constant(self.function_name(f"c{len(self.constants)}"), array))
         return self.constants[-1].var
+
+
+def _free(wanted: str, *taken: set[str]) -> str:
+    """The name that is wanted, or with the first number after it that makes it a new one."""
+    name, i = wanted, 2
+    while any(name in names for names in taken):
+        name, i = f"{wanted}_{i}", i + 1
+    return name
 
 
 def active() -> Builder | None:

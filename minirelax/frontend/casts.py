@@ -1,4 +1,4 @@
-"""`match_cast`: a fact about an array's shape that the user states and the compiled program checks."""
+"""`match_cast`: a fact about an array's shape, or about a shape, that the user states and the compiled program checks."""
 
 from __future__ import annotations
 
@@ -7,30 +7,50 @@ import numpy as np
 from minirelax.errors import DTypeError, ShapeError
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.builder import Builder
-from minirelax.frontend.mismatch import explain_mismatch, sizes_of
+from minirelax.frontend.mismatch import checked
 from minirelax.frontend.operands import asarray
 from minirelax.frontend.size import Size
+from minirelax.ir.boundary import Given, Known
 from minirelax.ir.dim import Dim, DimExpr, names, substitute
-from minirelax.ir.graph import Const, Function, MatchCast, Var
-from minirelax.ir.types import NUMPY_DTYPES, Tensor, dtype_name
+from minirelax.ir.graph import MakeShape, MatchCast
+from minirelax.ir.types import Shape, Tensor, dtype_name
 
 
-def match_cast(x: TracedArray | np.ndarray, type: Tensor | tuple) -> TracedArray | np.ndarray:
+def match_cast(x: TracedArray | np.ndarray | tuple, type: Tensor | Shape | tuple) -> TracedArray | np.ndarray | tuple:
     """`x`, whose type is from now on `type` (``f32["m", 784]``), or whose shape is the tuple `type` of sizes.
 
     Names that are new are bound to the sizes found while running; everything else is checked, and ShapeError is raised
-    where it does not hold.
+    where it does not hold.  A shape, a tuple of sizes, is cast to ``Shape(["m", 4])``: the result is a tuple of these sizes.
     """
-    if not isinstance(x, TracedArray):
-        return _checked(np.asarray(x), type)
-    x, b = asarray(x), x.builder
+    if isinstance(type, Shape):
+        return _shape_cast(tuple(x), type)
     shape = type.shape if isinstance(type, Tensor) else type
-    if isinstance(type, Tensor) and type.dtype != x.type.dtype:
+    if not isinstance(x, TracedArray) and not any(isinstance(d, Size) for d in shape or ()):
+        return _checked(np.asarray(x), type if isinstance(type, Tensor) else Tensor(None, tuple(type)))
+    x = asarray(x)
+    b = x.builder
+    if isinstance(type, Tensor) and type.dtype not in (None, x.type.dtype):
         raise DTypeError(f"match_cast: {x.type} is not {type}", "convert it first: x.astype(...)")
     if shape is None or len(shape) != x.ndim:
         raise ShapeError(f"match_cast: {x.type} has {x.ndim} axes, not those of {type}")
     dims = tuple(_size(b, d, old) for d, old in zip(shape, x.dims, strict=True))
     return x.derived(b.emit(MatchCast(x.atom, Tensor(x.type.dtype, dims))))
+
+
+def _shape_cast(s: tuple, type_: Shape) -> tuple[int | Size, ...]:
+    b = next((n.builder for n in s if isinstance(n, Size)), None)
+    if b is None:
+        checked((Given("match_cast", "the shape", type_, s),), Known())
+        return s
+    if type_.ndim not in (None, len(s)):
+        raise ShapeError(f"match_cast: a shape with {len(s)} entries is not {type_}")
+    old = b.dims(s)
+    if type_.values is None:
+        return s
+    dims = tuple(map(_size, [b] * len(s), type_.values, old))
+    if dims != old:
+        b.emit(MatchCast(b.emit(MakeShape(old)), Shape(dims)))
+    return tuple(map(b.size, dims))
 
 
 def _size(b: Builder, d: object, old: Dim) -> Dim:
@@ -44,24 +64,12 @@ def _size(b: Builder, d: object, old: Dim) -> Dim:
     for name in names(d):
         if name not in b.user_sizes:
             free = name not in b.facts.taken and name not in b.facts.hints
-            b.user_sizes[name] = b.facts.new(None, name if free else None)
-            b.facts.inner |= names(b.user_sizes[name])
+            b.user_sizes[name] = b.inner_size(name if free else None)
             b.facts.declared |= names(b.user_sizes[name])
     return b.facts.resolve(substitute(d, b.user_sizes))
 
 
-def _checked(x: np.ndarray, type_: Tensor | tuple) -> np.ndarray:
+def _checked(x: np.ndarray, type_: Tensor) -> np.ndarray:
     """On a real array: the check alone."""
-    if not isinstance(type_, Tensor):
-        type_ = Tensor(dtype_name(x.dtype), tuple(type_))
-    if x.dtype != NUMPY_DTYPES[type_.dtype]:
-        raise DTypeError(f"match_cast: an array of dtype {x.dtype} is not {type_}")
-    shape = (
-        tuple(n if d is None else d for d, n in zip(type_.shape or x.shape, x.shape, strict=False))
-        if type_.shape is not None
-        else x.shape
-    )
-    probe = Function("match_cast", (Var("x", Tensor(type_.dtype, shape)),), (), Const(0, "i64"))
-    if len(shape) != x.ndim or sizes_of(probe, (x,)) is None:
-        raise explain_mismatch(probe, (x,))
+    checked((Given("match_cast", "the array", Tensor(type_.dtype or dtype_name(x.dtype), type_.shape), x),), Known())
     return x

@@ -40,6 +40,7 @@ LETTERS = ("n", "m", "k", "l", "p", "q", "r", "s", "t", "u", "w", "h", "d", "b",
 HOLDS = {"==": int.__eq__, "!=": int.__ne__, "<": int.__lt__, "<=": int.__le__, ">": int.__gt__, ">=": int.__ge__}
 FLIPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 HINT = "leave the size undeclared, so that it may become a guard, or state the fact with minirelax.match_cast"
+INNER_HINT = "state the fact with minirelax.match_cast, or decide while running: np.where, minirelax.cond, minirelax.while_loop"
 
 
 def letters() -> Iterator[str]:
@@ -56,6 +57,7 @@ class Facts:
         self.hints: dict[str, int] = {}  # the sizes of this call
         self.declared: set[str] = set()  # named by the user: no guards
         self.inner: set[str] = set()  # bound by a match_cast while running: no guards possible
+        self.entries: set[str] = set()  # of shapes that are values: that they fit somewhere may be left to the run
         self.guards: list[Guard] = []  # checked at each call
         self.assumed: list[Guard] = []  # the same and those that the parameters' types imply
         self._values: dict[str, Dim] = {}
@@ -155,7 +157,8 @@ class Facts:
             return found
         found = self.truth(relation, a, b)
         if not self.may_assume(a - b, declared) or (found is None and not declared):
-            raise ShapeError(f"whether {self.resolve(a)} {relation} {self.resolve(b)} cannot be decided for all sizes", HINT)
+            hint = INNER_HINT if names(self.resolve(a - b)) & self.inner else HINT
+            raise ShapeError(f"whether {self.resolve(a)} {relation} {self.resolve(b)} cannot be decided for all sizes", hint)
         found = default if found is None else found
         opposite = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
         self._assume(relation if found else opposite[relation], a, b)

@@ -221,6 +221,8 @@ def _bound(bound: object, d: Dim, below: int) -> Dim:
         return d if i > 0 else below
     if facts.decide("<=", 0, i, declared=True):
         return i
+    if facts.known("<=", 0, i + d) is None and not facts.may_assume(i + d, declared=True):
+        return d - minimum(d - below, -1 * i)  # a size that the data decides: clamped while running
     return i + d if facts.decide("<=", 0, i + d, declared=True) else below
 
 
@@ -262,15 +264,8 @@ def _count(mask: TracedArray) -> Dim:
     b = mask.builder
     key = ("count", b.meaning(mask.atom))
     if key not in b.memory:
-        b.memory[key] = inner_size(b)
+        b.memory[key] = b.inner_size()
     return b.memory[key]
-
-
-def inner_size(b) -> Dim:
-    """A fresh size that only the data decides."""
-    size = b.facts.new()
-    b.facts.inner |= {str(size)}
-    return size
 
 
 def nonzero(x: TracedArray) -> tuple[TracedArray, ...]:

@@ -191,6 +191,13 @@ def require_equal(a: Dim, b: Dim, what: str, hint: str = "") -> None:
     raise ShapeError(f"{what} {sizes_text(a, b)}", differ_hint(a, b, hint))
 
 
+def is_nonnegative(d: Dim) -> bool:
+    """Is ``d >= 0``, as sizes are?  Made sure of by a guard if need be; raises ShapeError where that cannot be decided."""
+    facts = builder().facts
+    d = facts.resolve(d)
+    return d >= 0 if isinstance(d, int) else facts.is_nonnegative(d) or facts.decide("<=", 0, d, declared=True)
+
+
 def require_nonempty(d: Dim, what: str, hint: str = "") -> None:
     """Make sure of ``d > 0``, by a guard if need be.  Raises ShapeError (a ValueError, as in NumPy) otherwise."""
     facts = builder().facts
@@ -259,10 +266,18 @@ def axes_tuple(axis: object, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
+def as_sizes(shape: object) -> tuple | list:
+    """A shape as users give it: a size, a sequence of them, or a traced vector of the numbers."""
+    if isinstance(shape, TracedArray) and shape.ndim == 1:
+        from minirelax.frontend.shapes import tensor_to_shape
+
+        return tensor_to_shape(shape)
+    return shape if isinstance(shape, tuple | list) else (shape,)
+
+
 def shape_dims(shape: object) -> tuple[Dim, ...]:
     """A shape as users give it (a size or a sequence of them), as sizes of the IR.  Raises ShapeError for a negative one."""
-    sizes = shape if isinstance(shape, tuple | list) else (shape,)
-    dims = builder().dims(sizes)
+    dims = builder().dims(as_sizes(shape))
     if any(isinstance(d, int) and d < 0 for d in dims):
         raise ShapeError("negative dimensions are not allowed")
     return dims

@@ -1,6 +1,7 @@
 """From the arguments of a call to parameters: declarations, static values, weights, and arrays with a name each.
 
-A declaration is an annotation such as ``f32["n", 784]``; it is read whether or not annotations are postponed.
+A declaration is an annotation such as ``f32["n", 784]`` or ``Shape(ndim=2)``; it is read whether or not annotations are
+postponed.  A shape, a tuple of integers to users, is an array of them from here on, as programs take it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from minirelax.errors import PACKAGE, RAGGED, ArgumentError, DTypeError
+from minirelax.frontend.mismatch import checked
 from minirelax.frontend.tree import Tree, flatten
-from minirelax.ir.types import NUMPY_DTYPES, DType, Tensor, dtype_name
+from minirelax.ir.boundary import Given, Known, shape_value
+from minirelax.ir.types import NUMPY_DTYPES, DType, Shape, Tensor, Tuple, as_type, dtype_name
 
 STATIC_TYPES = (
     str,
@@ -34,23 +37,27 @@ STATIC_TYPES = (
     DType,
     np.ufunc,
 )
+RETURN = "return"  # no parameter can have this name
 PYTHON = {bool: "bool", int: "i64", float: "f64"}
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One array argument: how users reach it, its name in the IR, its type, and the Python type if it is a number."""
+    """One array (or shape) argument: how users reach it, its name in the IR, its type, the Python type if it is a number."""
 
     path: str
     name: str
-    type: Tensor
+    type: Tensor | Shape
     python: type | None = None
     bound: bool = False
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """What the types of a call's arguments say about one array: with the tree, the key under which programs are kept."""
+    """What the types of a call's arguments say about one array: with the tree, the key under which programs are kept.
+
+    A shape has the dtype "shape", and as many axes as entries.
+    """
 
     dtype: str
     ndim: int
@@ -90,7 +97,7 @@ class Call:
     weights: tuple[np.ndarray, ...]  # the leaves of constant arguments
     trees: dict[str, Tree]  # by argument
     static: dict[str, object]
-    declared: tuple[Tensor | None, ...]  # one for each array
+    declared: tuple[Tensor | Shape | None, ...]  # one for each array
     paths: tuple[str, ...]  # of the arrays, then of the weights
 
 
@@ -103,6 +110,7 @@ class Signature:
         self.inspected = inspect.signature(fn)
         self.static, self.constants = _names(static, self, "static"), _names(constants, self, "constants")
         self.declarations = declarations(fn, self.inspected)
+        self.returns = self.declarations.pop(RETURN, None)
         parameters = self.inspected.parameters
         ordinary = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
         self._ordinary: dict[str, None] = dict.fromkeys(parameters) if ordinary else {}
@@ -118,7 +126,7 @@ class Signature:
 
     def bind(self, args: tuple, kwargs: dict) -> Call:
         """The arguments of a call, checked.  Raises ArgumentError or DTypeError, naming the argument."""
-        arguments = self._arguments(args, kwargs)
+        arguments = self.arguments(args, kwargs)
         call = Call((), (), (), (), (), {}, {}, (), ())
         arrays, given, leaves, weights, declared, paths, weight_paths, weight_keys = [], [], [], [], [], [], [], []
         for name, value in arguments.items():
@@ -132,15 +140,12 @@ class Signature:
                 weight_paths += found_weights.paths
                 weight_keys.append(found_weights.kind)
                 continue
-            wanted = self.declarations.get(name)
-            parts, tree = flatten(value, _is_list_of(wanted))
-            call.trees[name] = tree
-            types_ = _spread(wanted, tree, name)
-            for path, part, type_ in zip(tree.paths(name), parts, types_, strict=True):
+            parts, call.trees[name], types_ = self.parts(name, value)
+            for path, part, type_ in zip(call.trees[name].paths(name), parts, types_, strict=True):
                 if isinstance(part, STATIC_TYPES) and type_ is None:
                     call.static[path] = part
                     continue
-                array, leaf = as_argument(part, path, type_)
+                array, leaf = as_argument(part, path, type_, self.name)
                 arrays.append(array)
                 given.append(part)
                 leaves.append(leaf)
@@ -151,7 +156,14 @@ class Signature:
         call.key = self._key(call, tuple(weight_keys))
         return call
 
-    def _arguments(self, args: tuple, kwargs: dict) -> dict[str, object]:
+    def parts(self, name: str, value: object) -> tuple[list, Tree, list[Tensor | Shape | None]]:
+        """What an argument consists of: its leaves, its structure, and the declared types."""
+        wanted = self.declarations.get(name)
+        lists = _declared_lists(value, wanted)
+        leaves, tree = flatten(value, (lambda v: id(v) in lists) if lists else None)
+        return leaves, tree, _spread(wanted, tree, name)
+
+    def arguments(self, args: tuple, kwargs: dict) -> dict[str, object]:
         """Values by parameter name, defaults included.  Ordinary calls are matched here: ``inspect`` takes ten times as long."""
         if self._ordinary and len(args) <= len(self._ordinary):
             found = dict(self._defaults)
@@ -175,7 +187,7 @@ class Signature:
             leaves, tree = flatten(value)
             paths = tuple(tree.paths(name))
             types_ = _spread(self.declarations.get(name), tree, name)
-            arrays = [as_argument(*x)[0] for x in zip(leaves, paths, types_, strict=True)]
+            arrays = [as_argument(*x, self.name)[0] for x in zip(leaves, paths, types_, strict=True)]
             known = self._weights[name] = Weights(
                 leaves, arrays, paths, tree, WeightKind(tree, tuple((w.dtype.str, w.shape) for w in arrays))
             )
@@ -195,16 +207,19 @@ class Signature:
 
 
 def declarations(fn: Callable, signature: inspect.Signature) -> dict[str, object]:
-    """The annotations that declare arrays: a `Tensor` type, a bare dtype (a scalar), or a nested container of them."""
+    """The annotations that declare arguments: a `Tensor`, `Shape` or `Tuple` type, a bare dtype, or a container of them.
+
+    What the result is declared to be stands under the name "return".
+    """
     scope = _scope(fn)
     found = {}
-    for p in signature.parameters.values():
-        annotation = p.annotation
+    annotations = {p.name: p.annotation for p in signature.parameters.values()} | {RETURN: signature.return_annotation}
+    for name, annotation in annotations.items():
         while isinstance(annotation, str):  # twice, where a string was postponed
-            annotation = _evaluated(annotation, scope, p.name)
-        annotation = _as_types(annotation)
+            annotation = _evaluated(annotation, scope, name)
+        annotation = as_types(annotation)
         if annotation is not None:
-            found[p.name] = annotation
+            found[name] = annotation
     return found
 
 
@@ -213,16 +228,21 @@ def _evaluated(text: str, scope: dict, name: str) -> object:
     try:
         return eval(text, scope)
     except Exception as e:
-        if re.search(r"\b(bool_|[fiu]\d+)\s*\[", text):
+        if re.search(r"\b((bool_|[fiu]\d+|Tensor|Tuple)\s*\[|Shape\s*\()", text):
+            what = "the result" if name == RETURN else f"argument {name}"
             raise ArgumentError(
-                f"argument {name}: the declaration {text} cannot be read: {e}",
+                f"{what}: the declaration {text} cannot be read: {e}",
                 "use names of the module, or write the sizes as numbers and strings",
             ) from None
         return None  # an annotation for somebody else
 
 
-def as_argument(value: object, path: str, declared: Tensor | None) -> tuple[np.ndarray, Leaf]:
+def as_argument(
+    value: object, path: str, declared: Tensor | Shape | None, function: str = ""
+) -> tuple[np.ndarray, Leaf]:
     """An argument as an array, and what its type says.  Raises ArgumentError or DTypeError, naming the argument."""
+    if isinstance(declared, Shape):
+        return _shape_argument(value, path, declared, function)
     if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray | np.matrix):
         raise ArgumentError(f"argument {path}: {type(value).__name__} is not supported", "pass np.asarray(...) of it")
     python = None
@@ -236,14 +256,26 @@ def as_argument(value: object, path: str, declared: Tensor | None) -> tuple[np.n
             f"argument {path}: an array of dtype {value.dtype} cannot be compiled",
             "use bool, an integer type, float32 or float64: x.astype(np.float32)",
         )
-    if declared is not None and declared.dtype != name:
-        raise DTypeError(
-            f"argument {path}: expected {declared}, got {name}: dtype {value.dtype} instead of {NUMPY_DTYPES[declared.dtype]}",
-            f"convert it: {path}.astype(np.{NUMPY_DTYPES[declared.dtype]})",
-        )
+    if declared is not None and declared.dtype not in (None, name):
+        checked((_given(value, path, Tensor(declared.dtype, None), function, declared),), Known())
     if not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
     return np.asarray(value), Leaf(name, value.ndim, python)
+
+
+def _shape_argument(value: object, path: str, declared: Shape, function: str) -> tuple[np.ndarray, Leaf]:
+    """A shape, a tuple of integers, as an array of them: the one place where it becomes what programs take.
+
+    Raises DTypeError or ShapeError for another value, a negative entry, or a wrong number of them; what the entries should
+    be is compared with the sizes of all arguments.
+    """
+    checked((_given(value, path, Shape(ndim=declared.ndim), function, declared),), Known())
+    sizes = np.array(shape_value(value), np.int64)
+    return sizes, Leaf("shape", len(sizes), None)
+
+
+def _given(value: object, path: str, type_: Tensor | Shape, function: str, declared: Tensor | Shape) -> Given:
+    return Given(f"{function}{': ' if function else ''}argument {path}", path, type_, value, declared)
 
 
 def identifier(path: str) -> str:
@@ -255,13 +287,12 @@ def identifier(path: str) -> str:
 
 
 def _converted(value: object, path: str, declared: Tensor | None, python: type | None) -> np.ndarray:
+    dtype = None if declared is None or declared.dtype is None else NUMPY_DTYPES[declared.dtype]
     if python is not None:
         try:
-            return np.asarray(value, NUMPY_DTYPES[declared.dtype if declared is not None else PYTHON[python]])
+            return np.asarray(value, dtype or NUMPY_DTYPES[PYTHON[python]])
         except OverflowError:
-            raise DTypeError(
-                f"argument {path}: the integer {value} does not fit {NUMPY_DTYPES[declared.dtype] if declared else 'int64'}"
-            ) from None
+            raise DTypeError(f"argument {path}: the integer {value} does not fit {dtype or 'int64'}") from None
     if isinstance(value, complex):
         raise DTypeError(f"argument {path}: complex numbers cannot be compiled", "pass the real and the imaginary part")
     listed = isinstance(value, list | tuple)
@@ -271,7 +302,7 @@ def _converted(value: object, path: str, declared: Tensor | None, python: type |
             "pass an array or a number, or name the argument in jit(static=...)",
         )
     try:
-        return np.asarray(value, NUMPY_DTYPES[declared.dtype] if listed and declared is not None else None)
+        return np.asarray(value, dtype if listed else None)
     except ValueError as e:
         if "inhomogeneous" in str(e):
             raise ArgumentError(f"argument {path}: parts of different lengths cannot become an array", RAGGED) from None
@@ -280,34 +311,42 @@ def _converted(value: object, path: str, declared: Tensor | None, python: type |
         raise ArgumentError(f"argument {path}: cannot become an array: {e}") from None
 
 
-def _as_types(annotation: object) -> object | None:
+def as_types(annotation: object) -> object | None:
+    """What an annotation declares: a `Tensor` or a `Shape`, or a container of them; None if it is for somebody else."""
     match annotation:
-        case Tensor():
-            return annotation
-        case DType():
-            return Tensor(annotation.name, ())
+        case Tensor() | Shape() | DType():
+            return as_type(annotation)
+        case Tuple(items=items):
+            return as_types(items)
         case list() | tuple() | dict():
-            leaves, tree = flatten(annotation, _is_type)
-            types_ = [_as_types(leaf) for leaf in leaves]
+            leaves, tree = flatten(annotation, is_type)
+            types_ = [as_types(leaf) for leaf in leaves]
             return tree.unflatten(types_) if types_ and None not in types_ else None
-    return None
+    return as_type(annotation) if annotation is Shape or annotation is Tensor else None
 
 
-def _is_list_of(wanted: object) -> Callable[[object], bool] | None:
-    """A list where one array is declared is that array, not a container."""
-    return (lambda value: isinstance(value, list | tuple)) if isinstance(wanted, Tensor) else None
+def is_type(value: object) -> bool:
+    """Is this a type of arguments, as annotations and `trace` have them?"""
+    return isinstance(value, Tensor | Shape | DType | Tuple) or value is Shape
 
 
-def _is_type(value: object) -> bool:
-    return isinstance(value, Tensor | DType)
+def _declared_lists(value: object, wanted: object) -> set[int]:
+    """The lists and tuples (by identity) that stand where one array or shape is declared: no containers."""
+    if isinstance(wanted, Tensor | Shape):
+        return {id(value)} if isinstance(value, list | tuple) else set()
+    if isinstance(wanted, dict) and isinstance(value, dict):
+        return set().union(*(_declared_lists(value[k], wanted[k]) for k in wanted.keys() & value.keys()))
+    if isinstance(wanted, list | tuple) and isinstance(value, list | tuple):
+        return set().union(*map(_declared_lists, value, wanted))
+    return set()
 
 
-def _spread(wanted: object, tree: Tree, name: str) -> list[Tensor | None]:
+def _spread(wanted: object, tree: Tree, name: str) -> list[Tensor | Shape | None]:
     """One declared type (or None) for each leaf."""
     paths = tree.paths(name)
     if wanted is None:
         return [None] * len(paths)
-    types_, declared = flatten(wanted, _is_type)
+    types_, declared = flatten(wanted, is_type)
     if declared.paths(name) != paths:
         raise ArgumentError(
             f"argument {name}: expected the parts {', '.join(declared.paths(name))}, got {', '.join(paths) or 'None'}"

@@ -13,22 +13,37 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minirelax.errors import ShapeError
-from minirelax.ir.dim import Dim, floordiv, mod
+from minirelax.ir.dim import Dim, floordiv, mod, names
 
 if TYPE_CHECKING:
     from minirelax.frontend.builder import Builder
 
 
+WHOLE = "use whole-array operations, or minirelax.fori_loop"
+FREE = f"leave the size undeclared: each size is then compiled for; or {WHOLE}"
+INNER = f"the size is known only while running: {WHOLE}"
+
+
 class Size:
     """An integer that depends on the sizes of the arguments."""
 
-    __slots__ = ("dim", "builder")
+    __slots__ = ("_dim", "builder", "_scope")
 
     def __init__(self, dim: Dim, builder: Builder):
-        self.dim, self.builder = dim, builder
+        self._dim, self.builder, self._scope = dim, builder, builder.scope
+
+    @property
+    def dim(self) -> Dim:
+        """The size as the IR knows it.  Raises ArgumentError for one that is gone with the branch or loop that it is from."""
+        for scope in self._scope.outwards() if not self._scope.open else ():
+            if not scope.open and names(self._dim) & scope.sizes:
+                from minirelax.frontend.array import leaked
+
+                raise leaked(f"the size {self._dim}", scope)
+        return self._dim
 
     def __repr__(self) -> str:
-        return str(self.builder.facts.resolve(self.dim))
+        return str(self.builder.facts.resolve(self._dim))
 
     def __index__(self) -> int:
         facts = self.builder.facts
@@ -37,10 +52,7 @@ class Size:
             return d
         found = facts.hint(d)
         if found is None or not facts.may_assume(d):
-            raise ShapeError(
-                f"the size {d} is used where only a number will do",
-                "leave the size undeclared: each size is then compiled for; or use whole-array operations",
-            )
+            raise ShapeError(f"the size {d} is used where only a number will do", INNER if names(d) & facts.inner else FREE)
         facts.assume_equal(d, found)
         return found
 
@@ -174,12 +186,22 @@ def _arithmetic(on_sizes, on_numbers, left, right):
 def _comparison(relation, on_numbers, left: Size, right):
     other = _dim(right)
     if other is not None:
-        return left.builder.facts.decide(relation, left.dim, other)
+        try:
+            return left.builder.facts.decide(relation, left.dim, other)
+        except ShapeError as e:
+            return _undecided(on_numbers, left, right, e)
     if isinstance(right, float) and not math.isnan(right):
         return _against_float(left, relation, right)
     if relation in ("==", "!=") and (right is None or isinstance(right, str | tuple | list | float)):
         return relation == "!="
     return NotImplemented
+
+
+def _undecided(on_numbers, left: Size, right, error: ShapeError):
+    """The answer as a traced bool: to be computed, or, where Python wants to know it, an error."""
+    answer = on_numbers(*(left.builder.number(v.dim) if isinstance(v, Size) else v for v in (left, right)))
+    answer.undecided = error
+    return answer
 
 
 def _against_float(left: Size, relation: str, right: float) -> bool:

@@ -14,8 +14,11 @@ def main(x: f32[n, 4], w: f32[4, 2]) -> f32[n, 2]:
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from minirelax.errors import ArgumentError, CompileError, ShapeError, UnsupportedError
 from minirelax.frontend import functions as _functions
@@ -23,15 +26,30 @@ from minirelax.frontend import tree as trees
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.builder import Builder, tracing
 from minirelax.frontend.facts import letters
-from minirelax.frontend.mismatch import explain_mismatch, sizes_of
-from minirelax.frontend.signature import STATIC_TYPES, Call, Leaf, Parameter, Signature, as_argument, identifier
+from minirelax.frontend.finished import Finished, blocks
+from minirelax.frontend.mismatch import checked
+from minirelax.frontend.returns import Promises
+from minirelax.frontend.signature import (
+    STATIC_TYPES,
+    Call,
+    Leaf,
+    Parameter,
+    Signature,
+    as_argument,
+    as_types,
+    identifier,
+    is_type,
+)
 from minirelax.frontend.size import Size
 from minirelax.frontend.tree import Tree
 from minirelax.frontend.ufuncs import FILL
+from minirelax.ir.boundary import Known, arguments
 from minirelax.ir.dim import Dim, DimExpr, names, substitute, symbol
-from minirelax.ir.graph import Atom, Binding, Const, Dataflow, Expr, Function, Guard, MakeTuple, MatchCast, Module, Var
+from minirelax.ir.graph import Atom, Binding, Const, Dataflow, Function, Guard, MatchCast, Module, Var
+from minirelax.ir.infer import bound_sizes, mentioned
+from minirelax.ir.lattice import bare_name
 from minirelax.ir.op import substitute_dims
-from minirelax.ir.types import DType, Tensor, Tuple, substitute_type, symbols
+from minirelax.ir.types import Shape, Tensor, Tuple, as_type, substitute_type, symbols
 from minirelax.ir.verify_kernel import is_name
 
 assert _functions.FUNCTIONS  # methods of traced arrays find their functions there
@@ -81,11 +99,12 @@ def trace(
 ) -> TraceResult:
     """Trace `fn`; each argument is a type (``f32["n", 4]``: its sizes are declared) or a value (its sizes are the hints).
 
+    Types are tensors, ``Shape(ndim=2)``, and tuples, lists and dicts of types.
+
     Raises CompileError with the user's line for whatever cannot be compiled.
     """
     signature = Signature(fn, static, constants)
-    leaves = trees.flatten((args, kwargs), lambda v: isinstance(v, Tensor | DType))[0]
-    if not any(isinstance(v, Tensor | DType) for v in leaves):
+    if not any(map(is_type, trees.flatten((args, kwargs), is_type)[0])):
         return trace_call(signature, signature.bind(args, kwargs), bounds)
     return trace_call(signature, _typed_call(signature, args, kwargs), bounds)
 
@@ -93,12 +112,15 @@ def trace(
 def trace_call(signature: Signature, call: Call, bounds: Mapping[str, tuple[int, int]] | None = None) -> TraceResult:
     """Trace a function for one call of it."""
     b = Builder(frozenset(map(identifier, call.paths)))
-    params = _parameters(b, call)
+    params = _parameters(b, call, signature.name)
     _set_bounds(b, bounds or {}, params)
     stand_ins = [_stand_in(b, p) for p in params]
     with tracing(b):
         args, kwargs = _arguments(signature, call, stand_ins)
-        return _Finish(b, params, stand_ins).result(_run(signature.fn, args, kwargs))
+        found, promises = _run(signature.fn, args, kwargs), Promises(b, signature.name)
+        if signature.returns is not None:
+            found = promises.kept(signature.returns, found)
+        return _Finish(b, params, stand_ins, promises).result(found)
 
 
 def _run(fn: Callable, args: tuple, kwargs: dict) -> object:
@@ -123,31 +145,41 @@ def _typed_call(signature: Signature, args: tuple, kwargs: dict) -> Call:
         if name in signature.static:
             call.static[name] = value
             continue
-        parts, call.trees[name] = trees.flatten(value, lambda v: isinstance(v, Tensor | DType))
-        for path, part in zip(call.trees[name].paths(name), parts, strict=True):
-            type_ = Tensor(part.name, ()) if isinstance(part, DType) else part
-            if isinstance(type_, Tensor):
-                if type_.shape is None:
-                    raise ArgumentError(
-                        f"{path}: the rank of {type_} must be known", 'write one size for each axis: f32["n", "m"]'
-                    )
-                arrays.append(None)
-                leaves.append(Leaf(type_.dtype, len(type_.shape), None))
-                declared.append(type_)
-            elif isinstance(part, STATIC_TYPES):
+        parts, call.trees[name], types_ = _parts(signature, name, value)
+        for path, part, type_ in zip(call.trees[name].paths(name), parts, types_, strict=True):
+            if is_type(part):
+                type_ = as_type(part)
+                array, leaf = None, _leaf_of(type_, path)
+            elif isinstance(part, STATIC_TYPES) and type_ is None:
                 call.static[path] = part
                 continue
             else:
-                array, leaf = as_argument(part, path, None)
-                arrays.append(array)
-                leaves.append(leaf)
-                declared.append(None)
+                array, leaf = as_argument(part, path, type_, signature.name)
+            arrays.append(array)
+            leaves.append(leaf)
+            declared.append(type_)
             paths.append(path)
     call.arrays, call.leaves, call.declared, call.paths = tuple(arrays), tuple(leaves), tuple(declared), tuple(paths)
     return call
 
 
-def _parameters(b: Builder, call: Call) -> list[Parameter]:
+def _parts(signature: Signature, name: str, value: object) -> tuple[list, Tree, list]:
+    """The leaves of an argument, of which some or all are types, its structure, and what is declared of its values."""
+    value = value if (types_ := as_types(value)) is None else types_
+    leaves, tree = trees.flatten(value, is_type)
+    return (leaves, tree, [None] * len(leaves)) if any(map(is_type, leaves)) else signature.parts(name, value)
+
+
+def _leaf_of(type_: Tensor | Shape, path: str) -> Leaf:
+    if type_.ndim is None:
+        hint = "write Shape(ndim=2)" if isinstance(type_, Shape) else 'write one size for each axis: f32["n", "m"]'
+        raise ArgumentError(f"{path}: the rank of {type_} must be known", hint)
+    if isinstance(type_, Tensor) and type_.dtype is None:
+        raise ArgumentError(f"{path}: the dtype of {type_} must be known", 'write f32["n"], say')
+    return Leaf(type_.dtype if isinstance(type_, Tensor) else "shape", type_.ndim, None)
+
+
+def _parameters(b: Builder, call: Call, function: str) -> list[Parameter]:
     """One parameter for each array: declared sizes, fresh ones for the rest; weights have the sizes they have."""
     for type_ in call.declared:
         for name in sorted(symbols(type_)) if type_ is not None else ():
@@ -158,9 +190,8 @@ def _parameters(b: Builder, call: Call) -> list[Parameter]:
             b.unique(name)
     params = []
     for array, leaf, type_, path in zip(call.arrays, call.leaves, call.declared, call.paths, strict=False):
-        shape = (_declared_shape if type_ is not None else _fresh_shape)(b, type_, None if array is None else array.shape, leaf)
-        params.append(Parameter(path, b.unique(identifier(path)), Tensor(leaf.dtype, shape), leaf.python))
-    _check_declared(call, params)
+        params.append(Parameter(path, b.unique(identifier(path)), _parameter_type(b, array, leaf, type_), leaf.python))
+    _check_declared(call, params, function)
     for array, path in zip(call.weights, call.paths[len(call.arrays) :], strict=True):
         params.append(
             Parameter(
@@ -170,37 +201,47 @@ def _parameters(b: Builder, call: Call) -> list[Parameter]:
     return params
 
 
-def _declared_shape(b: Builder, type_: Tensor, sizes: tuple[int, ...] | None, leaf: Leaf) -> tuple[Dim, ...]:
-    shape = []
-    for axis, d in enumerate(type_.shape):
-        hint = None if sizes is None or axis >= len(sizes) else sizes[axis]
+def _parameter_type(b: Builder, array: np.ndarray | None, leaf: Leaf, declared: Tensor | Shape | None) -> Tensor | Shape:
+    """The type of an argument: with the declared sizes, and new ones for those that are not declared.
+
+    A size declared to be ``_`` takes no guards, like any declared one; the entries of a ``Shape(ndim=2)`` do.
+    """
+    if leaf.dtype == "shape":
+        entries = tuple(array.tolist()) if array is not None else (None,) * leaf.ndim
+        dims = tuple(map(b.facts.new, entries)) if declared.values is None else _declared_sizes(b, declared.values, entries)
+        b.facts.entries.update(n for d in dims if isinstance(d, DimExpr) for n in names(d))
+        return Shape(dims)
+    sizes = array.shape if array is not None else (None,) * leaf.ndim
+    if declared is None or declared.shape is None:
+        return Tensor(leaf.dtype, tuple(map(b.facts.new, sizes)))
+    return Tensor(leaf.dtype, _declared_sizes(b, declared.shape, sizes))
+
+
+def _declared_sizes(b: Builder, declared: tuple[Dim | None, ...], sizes: tuple[int | None, ...]) -> tuple[Dim, ...]:
+    dims = []
+    for d, hint in itertools.zip_longest(declared, sizes[: len(declared)]):
         if d is None:
             d = b.facts.new(hint)
             b.facts.declared.add(str(d))
         elif isinstance(d, DimExpr):
             for name in names(d):
                 b.facts.declare(name, hint if d == symbol(name) and name not in b.facts.hints else None)
-        shape.append(d)
-    return tuple(shape)
+        dims.append(d)
+    return tuple(dims)
 
 
-def _fresh_shape(b: Builder, type_: None, sizes: tuple[int, ...], leaf: Leaf) -> tuple[Dim, ...]:
-    return tuple(b.facts.new(n) for n in sizes)
-
-
-def _check_declared(call: Call, params: list[Parameter]) -> None:
+def _check_declared(call: Call, params: list[Parameter], function: str) -> None:
     """The arrays must fit the declarations.  Raises ShapeError, naming the argument and the axis."""
     known = [i for i, a in enumerate(call.arrays) if a is not None and call.declared[i] is not None]
-    standing = {str(d) for p in params for d in p.type.shape if isinstance(d, DimExpr)}
+    standing = frozenset().union(*(bound_sizes(p.type) for p in params))
     for p in params:
         for name in sorted(symbols(p.type) - standing):
             raise ArgumentError(
                 f"{p.path}: the size {name} of {p.type} stands alone in no argument's shape, so a call cannot tell what it is"
             )
-    chosen = Function("main", tuple(Var(params[i].path, params[i].type) for i in known), (), Const(0, "i64"))
-    arrays = [call.arrays[i] for i in known]
-    if len(known) == sum(d is not None for d in call.declared) and sizes_of(chosen, arrays) is None:
-        raise explain_mismatch(chosen, arrays)
+    if len(known) == sum(d is not None for d in call.declared):
+        given = arguments([Var(params[i].path, params[i].type) for i in known], [call.arrays[i] for i in known], function)
+        checked(given, Known())
 
 
 def _set_bounds(b: Builder, bounds: Mapping[str, tuple[int, int]], params: list[Parameter]) -> None:
@@ -215,15 +256,17 @@ def _set_bounds(b: Builder, bounds: Mapping[str, tuple[int, int]], params: list[
         b.facts.bound(name, low, high)
 
 
-def _stand_in(b: Builder, p: Parameter) -> TracedArray:
+def _stand_in(b: Builder, p: Parameter) -> TracedArray | tuple[Size | int, ...]:
+    if isinstance(p.type, Shape):
+        return tuple(map(b.size, p.type.values))
     x = TracedArray(b, Var(p.name, p.type), weak=p.python)
     if p.bound:
         x.constant = f"the weights {p.path}"
     return x
 
 
-def _arguments(signature: Signature, call: Call, stand_ins: list[TracedArray]) -> tuple[tuple, dict]:
-    """The user's arguments with stand-ins for the arrays."""
+def _arguments(signature: Signature, call: Call, stand_ins: list[TracedArray | tuple]) -> tuple[tuple, dict]:
+    """The user's arguments with stand-ins for the arrays, and tuples of sizes for shapes."""
     arrays, weights = iter(stand_ins[: len(call.arrays)]), iter(stand_ins[len(call.arrays) :])
     bound = inspect.BoundArguments(signature.inspected, {})
     for name in signature.inspected.parameters:
@@ -240,15 +283,14 @@ def _arguments(signature: Signature, call: Call, stand_ins: list[TracedArray]) -
 class _Finish:
     """Makes the module once the user's function has returned."""
 
-    def __init__(self, b: Builder, params: list[Parameter], stand_ins: list[TracedArray]):
-        self.b, self.params, self.stand_ins = b, params, stand_ins
+    def __init__(self, b: Builder, params: list[Parameter], stand_ins: list[TracedArray | tuple], promises: Promises):
+        self.b, self.params, self.stand_ins, self.promises = b, params, stand_ins, promises
         self.outputs: list[Atom] = []
-        self.vars = {p.name: i for i, p in enumerate(params)}
 
     def result(self, value: object) -> TraceResult:
         """The trace's result for what the user's function returned."""
         leaves, out_tree = trees.flatten(value, lambda v: isinstance(v, TracedArray | Size))
-        changed = {i: x for i, x in enumerate(self.stand_ins) if x.changed}
+        changed = {i: x for i, x in enumerate(self.stand_ins) if isinstance(x, TracedArray) and x.changed}
         results = tuple(self._leaf(leaf, changed) for leaf in leaves)
         mutations = tuple((i, self._output(x.atom)) for i, x in changed.items())
         module, facts = self._module()
@@ -286,25 +328,22 @@ class _Finish:
         return self.outputs.index(atom)
 
     def _module(self) -> tuple[Module, tuple[Guard, ...]]:
-        bindings, final = self.b.finished_bindings()
-        facts = self.b.facts
+        finished = Finished(self.b)
         for p in self.params:
-            final[p.name] = Var(p.name, self.b.resolve_type(p.type))
-        constants = {c.name: c.var for c in self.b.constants}
-        outputs = [final.get(a.name) or constants[a.name] for a in self.outputs]
-        made = tuple(v for v in outputs if v.name not in self.vars and v.name not in constants)
-        result: Atom = outputs[0] if len(outputs) == 1 else None
-        if result is None:
-            whole = MakeTuple(tuple(outputs))
-            result = Var(self.b.fresh(), Tuple(tuple(v.type for v in outputs)))
-            bindings, made = (*bindings, Binding(result, whole)), (result,)
-        body = (Dataflow(bindings, made),) if bindings else ()
-        own = [final[p.name] for p in self.params]
-        guards = _strongest(g for g in map(self._final_guard, facts.guards) if g is not None)
+            finished.final[p.name] = Var(p.name, self.b.resolve_type(p.type))
+        own = [finished.final[p.name] for p in self.params]
+        bindings = finished.bindings(self.b.scope)
+        outputs = tuple(map(finished.latest, self.outputs))
+        result = outputs[0] if len(outputs) == 1 else finished.packed(outputs, bindings)
+        guards = _strongest(g for g in map(self._final_guard, self.b.facts.guards) if g is not None)
         n = sum(not p.bound for p in self.params)
-        main = Function("main", tuple(own[:n]), body, result, tuple(own[n:]), guards)
-        module = Module((main,), (), tuple(self.b.constants))
-        return _relettered(module, self.b), self._facts_in_words()
+        promised = self.promises.types
+        declared = tuple(self.b.resolve_type(promised.get(a, v.type)) for a, v in zip(self.outputs, outputs, strict=True))
+        returns = declared[0] if len(outputs) == 1 else Tuple(declared)
+        main = Function("main", tuple(own[:n]), blocks(bindings, result), result, tuple(own[n:]), guards)
+        main = replace(main, returns=None if returns == result.type else returns)
+        functions = _relettered((main, *finished.functions.values()), self.b)
+        return Module(functions, tuple(self.b.kernels), tuple(self.b.constants)), self._facts_in_words()
 
     def _final_guard(self, g: Guard) -> Guard | None:
         left, right = self.b.facts.substituted(g.left), self.b.facts.substituted(g.right)
@@ -316,9 +355,10 @@ class _Finish:
         """The facts with every size as the user knows it: ``x.shape[0]``, or the letter they gave it."""
         homes: dict[str, Dim] = {}
         for p in self.params:
-            for axis, d in enumerate(p.type.shape):
-                if isinstance(d, DimExpr) and d == symbol(str(d)) and str(d) not in self.b.facts.declared:
-                    homes.setdefault(str(d), symbol(f"{p.path}.shape[{axis}]"))
+            dims, part = (p.type.values, "") if isinstance(p.type, Shape) else (p.type.shape, ".shape")
+            for axis, d in enumerate(dims):
+                if (name := bare_name(d)) is not None and name not in self.b.facts.declared:
+                    homes.setdefault(name, symbol(f"{p.path}{part}[{axis}]"))
         return tuple(replace(g, left=substitute(g.left, homes), right=substitute(g.right, homes)) for g in self.b.facts.assumed)
 
 
@@ -334,42 +374,39 @@ def _strongest(guards: Iterable[Guard]) -> tuple[Guard, ...]:
     return tuple(kept.values())
 
 
-def _relettered(module: Module, b: Builder) -> Module:
+def _relettered(functions: tuple[Function, ...], b: Builder) -> tuple[Function, ...]:
     """Fresh sizes renamed ``n, m, k, ...`` in order of appearance: substitutions have left gaps."""
-    main = module.functions[0]
-    order: dict[str, None] = {}
-    for v in (*main.params, *main.bound, *(x.var for x in main.bindings)):
-        for d in getattr(v.type, "shape", ()) or ():
-            order |= dict.fromkeys(sorted(names(d))) if isinstance(d, DimExpr) else {}
+    types = (v.type for f in functions for v in (*f.params, *f.bound, *(x.var for x in f.bindings)))
+    order = dict.fromkeys(name for t in types for name in mentioned(t))
     taken = b.facts.declared | b.facts.taken
     free = (letter for letter in letters() if letter not in taken)
     new = {old: symbol(next(free)) for old in order if old not in b.facts.declared}
     if all(str(v) == k for k, v in new.items()):
-        return module
+        return functions
+    return tuple(_renamed(f, new) for f in functions)
+
+
+def _renamed(f: Function, new: dict[str, Dim]) -> Function:
+    """The function with its sizes renamed."""
     done: dict[str, Var] = {}
 
-    def var(v: Var) -> Var:
-        return done.setdefault(v.name, Var(v.name, substitute_type(v.type, new)))
+    def var(a: Atom) -> Atom:
+        return done.setdefault(a.name, Var(a.name, substitute_type(a.type, new))) if isinstance(a, Var) else a
 
-    def expr(e: Expr) -> Expr:
+    def binding(x: Binding) -> Binding:
+        e = x.value
         e = replace(e, type=substitute_type(e.type, new)) if isinstance(e, MatchCast) else substitute_dims(e, new)
-        return e.map_operands(lambda a: var(a) if isinstance(a, Var) else a)
+        return replace(x, var=var(x.var), value=e.map_operands(var))
 
-    body = tuple(
-        Dataflow(tuple(replace(x, var=var(x.var), value=expr(x.value)) for x in part.bindings), tuple(map(var, part.outputs)))
-        for part in main.body
-    )
-    guards = tuple(replace(g, left=substitute(g.left, new), right=substitute(g.right, new)) for g in main.guards)
+    def part(p: Dataflow | Binding) -> Dataflow | Binding:
+        return Dataflow(tuple(map(binding, p.bindings)), tuple(map(var, p.outputs))) if isinstance(p, Dataflow) else binding(p)
+
     return replace(
-        module,
-        functions=(
-            replace(
-                main,
-                params=tuple(map(var, main.params)),
-                bound=tuple(map(var, main.bound)),
-                body=body,
-                result=var(main.result),
-                guards=guards,
-            ),
-        ),
+        f,
+        params=tuple(map(var, f.params)),
+        bound=tuple(map(var, f.bound)),
+        body=tuple(map(part, f.body)),
+        result=var(f.result),
+        guards=tuple(replace(g, left=substitute(g.left, new), right=substitute(g.right, new)) for g in f.guards),
+        returns=None if f.returns is None else substitute_type(f.returns, new),
     )

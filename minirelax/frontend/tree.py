@@ -7,6 +7,8 @@ Lists, tuples, named tuples, dicts and dataclasses are structure; so is None.  E
 ([1.5, 2.5, 3.5], ["p['w']", "p['layers'][0]", "p['layers'][1][0]"])
 >>> tree.unflatten([x * 2 for x in leaves])
 {'w': 3.0, 'layers': [5.0, (7.0, None)]}
+>>> print(tree)
+{'w': *, 'layers': [*, (*, None)]}
 """
 
 from __future__ import annotations
@@ -54,6 +56,30 @@ class Tree:
                 return False
         return True
 
+    def take(self, value: object) -> list | None:
+        """The leaves of a value that has this structure (dicts may be in any order); None if it has another one.
+
+        >>> flatten({"a": 1, "b": (2, None)})[1].take({"b": (5, None), "a": 4})
+        [4, 5]
+        """
+        leaves: list = []
+        return leaves if self._take(value, leaves) else None
+
+    def _take(self, value: object, leaves: list) -> bool:
+        keys, parts = (None, ()) if value.__class__ is np.ndarray else _parts(value)
+        if self.cls is None or keys is None:
+            leaves.append(value)
+            return self.cls is None and keys is None
+        if issubclass(self.cls, dict):
+            same = isinstance(value, dict) and len(keys) == len(self.keys) and all(key in value for key in self.keys)
+            parts = [value[key] for key in self.keys] if same else ()
+        else:
+            same = value.__class__ is self.cls and keys == self.keys
+        return same and all(part._take(inside, leaves) for part, inside in zip(self.parts, parts, strict=True))
+
+    def __str__(self) -> str:
+        return repr(self.unflatten([STAR] * len(self.paths(""))))
+
     def _build(self, leaves: Iterator) -> object:
         if self.cls is None:
             return next(leaves)
@@ -67,6 +93,14 @@ class Tree:
         return self.cls(**dict(zip(self.keys, parts, strict=True)))
 
 
+class _Star:
+    """How a leaf shows in the text of a structure."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+STAR = _Star()
 LEAF = Tree()
 NONE = Tree(type(None))
 

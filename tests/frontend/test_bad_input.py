@@ -161,6 +161,140 @@ def misspelt(x):
 
 
 @mr.jit
+def branches(x):
+    return mr.cond(x.sum() > 0, lambda: {"x": x}, lambda: (x, 1))
+
+
+@mr.jit
+def branches_of_two_ranks(x):
+    def first(x):
+        return x[0]
+
+    return mr.cond(x.sum() > 0, first, lambda x: x, x)
+
+
+@mr.jit
+def branch_of_no_function(x):
+    return mr.cond(x.sum() > 0, x, -x)
+
+
+@mr.jit
+def branch_on_an_array(x):
+    return mr.cond(x > 0, np.sqrt, np.negative, x)
+
+
+@mr.jit
+def branch_on_text(x, mode):
+    return mr.cond(mode, np.sqrt, np.negative, x)
+
+
+@mr.jit
+def body_without_return(x):
+    def body(i, x):
+        x[i] = 0
+
+    return mr.fori_loop(0, 3, body, x)
+
+
+@mr.jit
+def other_containers(x):
+    return mr.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1], 2), (0, x))
+
+
+@mr.jit
+def other_dtype(x):
+    def step(s):
+        return {"n": s["n"] + 1, "x": s["x"] * np.float64(2)}
+
+    return mr.while_loop(lambda s: s["n"] < 3, step, {"n": 0, "x": x})
+
+
+@mr.jit
+def other_rank(x):
+    return mr.fori_loop(0, 3, lambda i, total: total + x, 0.0)
+
+
+@mr.jit
+def rounds_of_a_float(x):
+    return mr.fori_loop(0, x.sum(), lambda i, s: s + 1, x)
+
+
+@mr.jit
+def carried_text(x):
+    return mr.fori_loop(0, 3, lambda i, s: s, {"x": x, "mode": "fast"})
+
+
+@mr.jit
+def growing_scan(x):
+    def step(c, row):
+        return np.concatenate([c, row]), None
+
+    return mr.scan(step, x[0], x)
+
+
+@mr.jit
+def scan_without_pair(x):
+    return mr.scan(lambda c, row: c + row, x[0], x)
+
+
+@mr.jit
+def scan_backwards(x):
+    return mr.scan(lambda c, _: (c + 1, None), x, length=-1)
+
+
+@mr.jit
+def scan_over_two(x, y):
+    return mr.scan(lambda c, rows: (c, rows["a"] + rows["b"][0]), 0, {"a": x[0], "b": y})
+
+
+@mr.jit
+def ragged_scan(x):
+    return mr.scan(lambda c, row: (c, row[row > 0]), 0, x)
+
+
+@mr.jit
+def leaking(x):
+    kept = []
+
+    def body(i, x):
+        kept.append(x * 2)
+        return x
+
+    mr.fori_loop(0, 3, body, x)
+    return kept[0] + 1
+
+
+@mr.jit
+def write_outside(x):
+    def body(i, total):
+        x[i] = total
+        return total + 1
+
+    return mr.fori_loop(0, 3, body, 0)
+
+
+@mr.jit
+def if_in_a_body(x):
+    return mr.fori_loop(0, 3, lambda i, s: s if s.sum() > 0 else -s, x)
+
+
+@mr.jit
+def question_about_a_changing_size(x):
+    def halve(x):
+        return x[::2] if x.shape[0] > 4 else x[1:]
+
+    return mr.while_loop(lambda x: x.shape[0] > 1, halve, x)
+
+
+@mr.jit
+def range_of_a_changing_size(x):
+    def shorten(x):
+        return sum(x[i] for i in range(x.shape[0])) + x[1:]
+
+    return mr.while_loop(lambda x: x.shape[0] > 1, shorten, x)
+
+
+@mr.jit
 def normalise(x):
     return x / float(x.sum())
 
@@ -258,15 +392,15 @@ add(x, y): axis -2 has sizes n and m, which cannot be shown equal
   at test_bad_input.py   return x + y
   hint: if they are equal at run time, say so with minirelax.match_cast"""),
     "declared to be equal": (add_declared, (X, X[:2]), ShapeError, f"""\
-argument y: expected f32[n, 4], got an array of shape (2, 4): axis 0 is 2, not n = 3 (the size of axis 0 of x)
+add_declared: argument y: expected f32[n, 4], got an array of shape (2, 4): axis 0 is 2, not n = 3 (the size of axis 0 of x)
   at test_bad_input.py   {CALL}
   hint: pass an array of the declared shape, or declare another"""),
     "declared number": (add_declared, (X[:, :3], X), ShapeError, f"""\
-argument x: expected f32[n, 4], got an array of shape (3, 3): axis 1 is 3, not 4
+add_declared: argument x: expected f32[n, 4], got an array of shape (3, 3): axis 1 is 3, not 4
   at test_bad_input.py   {CALL}
   hint: pass an array of the declared shape, or declare another"""),
     "declared number of axes": (add_declared, (X, X[0]), ShapeError, f"""\
-argument y: expected f32[n, 4], got an array of shape (4,): 1 axis, not 2
+add_declared: argument y: expected f32[n, 4], got an array of shape (4,): 1 axis, not 2
   at test_bad_input.py   {CALL}
   hint: pass an array of the declared shape, or declare another"""),
     "inner sizes": (product, (X, X), ShapeError, """\
@@ -331,19 +465,104 @@ np.linalg.norm(..., ord='nuc') is not supported in a compiled function
     "option that nobody has": (misspelt, (X,), ArgumentError, """\
 np.sum: got an unexpected keyword argument 'axes'
   at test_bad_input.py   return mnp.sum(x, axes=0)"""),
+    # branches and loops
+    "branches: containers": (branches, (X,), ArgumentError, """\
+cond: the branch then returns {'x': *}, but the branch otherwise returns (*, *)
+  at test_bad_input.py   return mr.cond(x.sum() > 0, lambda: {"x": x}, lambda: (x, 1))
+  hint: return the same containers; each * is an array or a number"""),
+    "branches: axes": (branches_of_two_ranks, (X,), ShapeError, """\
+cond: the result is f32[m] by first, but f32[n, m] by the branch otherwise
+  at test_bad_input.py   return mr.cond(x.sum() > 0, first, lambda x: x, x)
+  hint: give both as many axes: np.reshape, np.broadcast_to"""),
+    "branches: no function": (branch_of_no_function, (X,), ArgumentError, """\
+cond: true_fun is no function, but of type TracedArray
+  at test_bad_input.py   return mr.cond(x.sum() > 0, x, -x)
+  hint: pass a function: cond calls it where needed"""),
+    "condition: axes": (branch_on_an_array, (X,), ShapeError, """\
+cond: pred has 2 axes, not one truth value
+  at test_bad_input.py   return mr.cond(x > 0, np.sqrt, np.negative, x)
+  hint: reduce it with np.any or np.all; np.where chooses element by element"""),
+    "condition: text": (branch_on_text, (X, "fast"), ArgumentError, """\
+cond: pred is of type str, not a truth value
+  at test_bad_input.py   return mr.cond(mode, np.sqrt, np.negative, x)
+  hint: give a bool, or a number, which counts as true unless it is 0"""),
+    "body: no return": (body_without_return, (X,), ArgumentError, """\
+fori_loop: one value is carried, but body returns None
+  at test_bad_input.py   return mr.fori_loop(0, 3, body, x)
+  hint: return the same containers; each * is an array or a number"""),
+    "body: containers": (other_containers, (X,), ArgumentError, """\
+while_loop: (*, *) is carried, but the body returns (*, *, *)
+  at test_bad_input.py   return mr.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1], 2), (0, x))
+  hint: return the same containers; each * is an array or a number"""),
+    "body: dtype": (other_dtype, (X,), DTypeError, """\
+while_loop: init_val['x'] is carried as f32[n, m], but step returns f64[n, m] for it
+  at test_bad_input.py   return mr.while_loop(lambda s: s["n"] < 3, step, {"n": 0, "x": x})
+  hint: convert what is returned, .astype(np.float32), or start with the other dtype"""),
+    "body: axes": (other_rank, (X,), ShapeError, """\
+fori_loop: init_val is carried as a Python float, but the body returns f32[n, m] for it
+  at test_bad_input.py   return mr.fori_loop(0, 3, lambda i, total: total + x, 0.0)
+  hint: the number of axes stays the same: start with an array that has as many, such as np.zeros_like(...)"""),
+    "carried text": (carried_text, (X,), ArgumentError, """\
+fori_loop: init_val['mode'] is of type str, neither an array nor a number
+  at test_bad_input.py   return mr.fori_loop(0, 3, lambda i, s: s, {"x": x, "mode": "fast"})
+  hint: a function sees everything else where it is defined"""),
+    "bound": (rounds_of_a_float, (X,), DTypeError, """\
+fori_loop: upper is f32[()], not an integer
+  at test_bad_input.py   return mr.fori_loop(0, x.sum(), lambda i, s: s + 1, x)
+  hint: count rounds with an integer: .astype(int)"""),
+    "scan: size": (growing_scan, (X,), ShapeError, """\
+scan: init is carried as f32[m], but step returns f32[2*m] for it
+  at test_bad_input.py   return mr.scan(step, x[0], x)
+  hint: scan keeps all sizes: begin with the final size and fill it, or use minirelax.while_loop, where sizes may change"""),
+    "scan: no pair": (scan_without_pair, (X,), ArgumentError, """\
+scan: the body returns one value, not a pair
+  at test_bad_input.py   return mr.scan(lambda c, row: c + row, x[0], x)
+  hint: return the next carry and the round's result: carry, y; a round without a result returns carry, None"""),
+    "scan: length": (scan_backwards, (X,), ArgumentError, """\
+scan: length is -1
+  at test_bad_input.py   return mr.scan(lambda c, _: (c + 1, None), x, length=-1)
+  hint: a number of rounds is not negative"""),
+    "scan: lengths": (scan_over_two, (X, X), ShapeError, """\
+scan: xs['a'] and xs['b'] say how many rounds there are: m and k, which differ in this call: 4 and 3
+  at test_bad_input.py   return mr.scan(lambda c, rows: (c, rows["a"] + rows["b"][0]), 0, {"a": x[0], "b": y})
+  hint: slices are taken from all arrays at once: make them equally long"""),
+    "scan: results": (ragged_scan, (X,), ShapeError, """\
+scan: the result is f32[k], and k may be another size in each round
+  at test_bad_input.py   return mr.scan(lambda c, row: (c, row[row > 0]), 0, x)
+  hint: say what it is with minirelax.match_cast, or give results of one size, filled up with zeros"""),
+    "leak": (leaking, (X,), ArgumentError, """\
+an array that was made inside body is used outside of it
+  at test_bad_input.py   return kept[0] + 1
+  hint: return it from body: what branches and bodies of loops store elsewhere is gone after them"""),
+    "write to an array from outside": (write_outside, (X,), UnsupportedError, """\
+body writes to an array from outside, in place
+  at test_bad_input.py   x[i] = total
+  hint: pass it as an operand or carry it through the loop, write to what comes in, and return that"""),
+    "if in a body": (if_in_a_body, (X,), BranchError, """\
+the truth value of a traced array (bool[()]) is not known while the function is traced
+  at test_bad_input.py   return mr.fori_loop(0, 3, lambda i, s: s if s.sum() > 0 else -s, x)
+  hint: choose values with np.where(x > 0, x, -x), computations with minirelax.cond; loop with minirelax.while_loop"""),
+    "if on a changing size": (question_about_a_changing_size, (X,), ShapeError, """\
+whether k > 4 cannot be decided for all sizes
+  at test_bad_input.py   return x[::2] if x.shape[0] > 4 else x[1:]
+  hint: state the fact with minirelax.match_cast, or decide while running: np.where, minirelax.cond, minirelax.while_loop"""),
+    "range of a changing size": (range_of_a_changing_size, (X,), ShapeError, """\
+the size k is used where only a number will do
+  at test_bad_input.py   return sum(x[i] for i in range(x.shape[0])) + x[1:]
+  hint: the size is known only while running: use whole-array operations, or minirelax.fori_loop"""),
     # values where there are none yet
     "if": (relu, (X,), BranchError, """\
 the truth value of a traced array (bool[()]) is not known while the function is traced
   at test_bad_input.py   if x.sum() > 0:
-  hint: compute both, and choose with np.where or a mask: np.where(x > 0, x, -x), x * (x > 0)"""),
+  hint: choose values with np.where(x > 0, x, -x), computations with minirelax.cond; loop with minirelax.while_loop"""),
     "while": (halve, (X,), BranchError, """\
 the truth value of a traced array (bool[()]) is not known while the function is traced
   at test_bad_input.py   while x[0, 0] > 1:
-  hint: compute both, and choose with np.where or a mask: np.where(x > 0, x, -x), x * (x > 0)"""),
+  hint: choose values with np.where(x > 0, x, -x), computations with minirelax.cond; loop with minirelax.while_loop"""),
     "if on a number": (scale, (X, 2), BranchError, """\
 the truth value of a traced array (bool[()]) is not known while the function is traced
   at test_bad_input.py   return x if factor == 1 else x * factor
-  hint: compute both, and choose with np.where or a mask: np.where(x > 0, x, -x), x * (x > 0); \
+  hint: choose values with np.where(x > 0, x, -x), computations with minirelax.cond; loop with minirelax.while_loop; \
 or name the argument in jit(static=...), to compile for each of its values"""),
     "float": (normalise, (X,), BranchError, """\
 the value of a traced array (f32[()]) is not known while the function is traced
@@ -352,15 +571,16 @@ the value of a traced array (f32[()]) is not known while the function is traced
     "range": (count, (X,), BranchError, """\
 the value of a traced array (i64[()]) is not known while the function is traced
   at test_bad_input.py   return [i for i in range(x[0, 0].astype(int))]
-  hint: keep it an array: NumPy's functions take it where float(), int() and the module math do not"""),
+  hint: keep it an array: NumPy's functions take it where float(), int() and the module math do not; \
+for i in range(n) is minirelax.fori_loop(0, n, body, init)"""),
     "iteration over a free size": (elementwise, (X,), ShapeError, """\
 the size n is used where only a number will do
   at test_bad_input.py   return [row * 2 for row in x]
-  hint: leave the size undeclared: each size is then compiled for; or use whole-array operations"""),
+  hint: leave the size undeclared: each size is then compiled for; or use whole-array operations, or minirelax.fori_loop"""),
     "sorted": (ordered, (X,), BranchError, """\
 the truth value of a traced array (bool[()]) is not known while the function is traced
   at test_bad_input.py   return sorted(x[0])
-  hint: compute both, and choose with np.where or a mask: np.where(x > 0, x, -x), x * (x > 0)"""),
+  hint: choose values with np.where(x > 0, x, -x), computations with minirelax.cond; loop with minirelax.while_loop"""),
     "format": (report, (X,), BranchError, """\
 the value of a traced array (f32[()]) is not known while the function is traced
   at test_bad_input.py   return f"{x[0, 0]:.3f}"
@@ -375,7 +595,7 @@ NumPy asked for the elements of a traced array (f32[n]): not known while the fun
   hint: call the function of that name in minirelax.numpy; make arrays to fill with minirelax.numpy.zeros or np.zeros_like"""),
     # element types
     "declared dtype": (add_declared, (X.astype(float), X), DTypeError, f"""\
-argument x: expected f32[n, 4], got f64: dtype float64 instead of float32
+add_declared: argument x: expected f32[n, 4], got an array of shape (3, 4): dtype float64, not float32
   at test_bad_input.py   {CALL}
   hint: convert it: x.astype(np.float32)"""),
     "complex": (add, (X, X.astype(complex)), DTypeError, f"""\
@@ -441,7 +661,7 @@ index -5 is out of bounds for axis 1 with size 4
   at test_bad_input.py   return np.take(doubled, i, axis=1)
   hint: clip or wrap the indices, or use np.take(..., mode='clip')"""),
     "match_cast while running": (two_kept, (X, np.array([True, True, True])), ShapeError, """\
-match_cast: expected f32[2, 4], got an array of shape (3, 4)
+two_kept: match_cast of v4: expected f32[2, 4], got an array of shape (3, 4): axis 0 is 3, not 2
   at test_bad_input.py   return np.exp(mr.match_cast(kept, f32[2, 4]))"""),
 }
 

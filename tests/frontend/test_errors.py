@@ -39,7 +39,7 @@ def test_branch_on_a_value():
         == """\
 the truth value of a traced array (bool[()]) is not known while the function is traced
   at test_errors.py   if x.sum() > 0:
-  hint: compute both, and choose with np.where or a mask: np.where(x > 0, x, -x), x * (x > 0)"""
+  hint: choose values with np.where(x > 0, x, -x), computations with minirelax.cond; loop with minirelax.while_loop"""
     )
 
 
@@ -115,28 +115,28 @@ def test_declarations():
     assert (
         message(ShapeError, f, X, np.ones(5, np.float32))
         == f"""\
-argument y: expected f32[n], got an array of shape (5,): axis 0 is 5, not n = 3 (the size of axis 0 of x)
+f: argument y: expected f32[n], got an array of shape (5,): axis 0 is 5, not n = 3 (the size of axis 0 of x)
   at test_errors.py   {call}
   hint: pass an array of the declared shape, or declare another"""
     )
     assert (
         message(ShapeError, f, X[:, :2], np.ones(3, np.float32))
         == f"""\
-argument x: expected f32[n, 4], got an array of shape (3, 2): axis 1 is 2, not 4
+f: argument x: expected f32[n, 4], got an array of shape (3, 2): axis 1 is 2, not 4
   at test_errors.py   {call}
   hint: pass an array of the declared shape, or declare another"""
     )
     assert (
         message(ShapeError, f, X[0], np.ones(3, np.float32))
         == f"""\
-argument x: expected f32[n, 4], got an array of shape (4,): 1 axis, not 2
+f: argument x: expected f32[n, 4], got an array of shape (4,): 1 axis, not 2
   at test_errors.py   {call}
   hint: pass an array of the declared shape, or declare another"""
     )
     assert (
         message(DTypeError, f, X.astype(float), np.ones(3, np.float32))
         == f"""\
-argument x: expected f32[n, 4], got f64: dtype float64 instead of float32
+f: argument x: expected f32[n, 4], got an array of shape (3, 4): dtype float64, not float32
   at test_errors.py   {call}
   hint: convert it: x.astype(np.float32)"""
     )

@@ -9,7 +9,7 @@ from minirelax.frontend.functions.registry import function
 from minirelax.frontend.operands import as_dtype, asarray, axes_tuple, axis_number, broadcast_shape, require_equal, shape_dims
 from minirelax.frontend.promotion import name_of
 from minirelax.frontend.views import BroadcastView, ReshapeView, TransposeView
-from minirelax.ir.dim import Dim, floordiv, mod, product
+from minirelax.ir.dim import Dim, floordiv, mod, names, product
 
 
 @function("reshape")
@@ -249,7 +249,7 @@ def _each(arrays, fn):
 
 def _wanted_shape(x: TracedArray, shape: object) -> tuple[Dim, ...]:
     """The new shape with -1 replaced, and shown (or guarded) to have as many elements."""
-    sizes = shape if isinstance(shape, tuple | list) else (shape,)
+    sizes = operands.as_sizes(shape)
     for s in sizes:
         if not hasattr(s, "__index__"):
             raise ArgumentError(f"a shape consists of integers, not {type(s).__name__}")
@@ -262,10 +262,18 @@ def _wanted_shape(x: TracedArray, shape: object) -> tuple[Dim, ...]:
         rest = product([d for d in dims if d != -1])
         dims[unknown[0]] = _exact_quotient(total, rest, x, shape)
     elif not facts.is_equal(total, product(dims)) and not _same_axes(x, dims):
-        if not (facts.truth("==", total, product(dims)) and facts.may_assume(total - product(dims))):
+        if facts.truth("==", total, product(dims)) and facts.may_assume(total - product(dims)):
+            facts.assume_equal(total, product(dims))
+        elif not _found_while_running(x, total, product(dims)):
             raise _does_not_fit(x, shape, total, product(dims))
-        facts.assume_equal(total, product(dims))
     return tuple(map(facts.resolve, dims))
+
+
+def _found_while_running(x: TracedArray, total: Dim, wanted: Dim) -> bool:
+    """May it be left to the run whether there are as many elements?  Of a shape that is a value nobody has said more."""
+    facts = x.builder.facts
+    differ = facts.known("==", total, wanted) is False or facts.truth("==", total, wanted) is False
+    return not differ and bool(names(facts.resolve(wanted)) & facts.entries)
 
 
 def _same_axes(x: TracedArray, dims: list[Dim]) -> bool:

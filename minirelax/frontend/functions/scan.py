@@ -8,7 +8,6 @@ from minirelax.errors import ShapeError, UnsupportedError
 from minirelax.frontend import operands
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.registry import function
-from minirelax.frontend.indexing import inner_size
 from minirelax.frontend.operands import as_dtype, asarray, axis_number, promoted_arrays
 from minirelax.frontend.promotion import accumulator, floating, name_of
 from minirelax.frontend.ufuncs import call_ufunc, emit
@@ -132,7 +131,7 @@ def unique(ar):
     """The distinct elements, ascending.  How many there are, only the data decides."""
     x = asarray(ar)
     b = x.builder
-    return x.derived(b.emit(MatchCast(b.op("unique", x.atom), Tensor(x.type.dtype, (inner_size(b),)))))
+    return x.derived(b.emit(MatchCast(b.op("unique", x.atom), Tensor(x.type.dtype, (b.inner_size(),)))))
 
 
 @function("searchsorted")
