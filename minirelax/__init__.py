@@ -43,6 +43,7 @@ def __getattr__(name: str):
 
 
 __all__ = [
-    "Callable", "JitFunction", "Object", "Shape", "Tensor", "Tuple", "bool_", "cond", "errors", "f32", "f64", "fori_loop", "i8", "i16", "i32", "i64", "jit", "match_cast", "scan",
-    "tensor_to_shape", "trace", "u8", "u16", "u32", "u64", "while_loop", *sorted(_LATER),
+    "Callable", "JitFunction", "Object", "Shape", "Tensor", "Tuple", "bool_", "cond", "errors", "f32", "f64", "fori_loop",
+    "i8", "i16", "i32", "i64", "jit", "match_cast", "scan", "tensor_to_shape", "trace", "u8", "u16", "u32", "u64",
+    "while_loop", *sorted(_LATER),
 ]

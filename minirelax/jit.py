@@ -31,6 +31,7 @@ from minirelax.errors import (
     without_internals,
 )
 from minirelax.frontend.array import TracedArray
+from minirelax.frontend.calls import call as call_kept
 from minirelax.frontend.mismatch import explain_mismatch
 from minirelax.frontend.reference import ReferenceExecutable
 from minirelax.frontend.signature import Call, Signature
@@ -130,11 +131,12 @@ class JitFunction:
         bounds: Mapping[str, tuple[int, int]] | None = None,
         target: str = "cpu",
         validate: bool = False,
+        inline: bool = True,
     ):
         if target not in TARGETS:
             raise ArgumentError(f"jit(..., target={target!r}): there is no such target", f"use one of {', '.join(TARGETS)}")
         functools.update_wrapper(self, fn)
-        self.fn, self.bounds, self.target, self.validate = fn, dict(bounds or {}), target, validate
+        self.fn, self.bounds, self.target, self.validate, self.inline = fn, dict(bounds or {}), target, validate, inline
         self.signature = Signature(fn, static, constants)
         self._entries: dict[tuple, list[Entry]] = {}
         self._all: list[Entry] = []
@@ -176,6 +178,7 @@ class JitFunction:
                 "bounds": self.bounds,
                 "target": self.target,
                 "validate": self.validate,
+                "inline": self.inline,
             },
         )
 
@@ -264,7 +267,7 @@ class JitFunction:
 
     def _call(self, args: tuple, kwargs: dict) -> object:
         if _holds_traced(args) or kwargs and _holds_traced(tuple(kwargs.values())):
-            return self.fn(*args, **kwargs)  # inside another trace: inlined
+            return self.fn(*args, **kwargs) if self.inline else call_kept(self.signature, args, kwargs)
         call = self.signature.bind(args, kwargs)
         for entry in self._entries.get(call.key, ()):
             outputs = self._run(entry, call)
@@ -362,13 +365,15 @@ def jit(
     bounds: Mapping[str, tuple[int, int]] | None = None,
     target: str = "cpu",
     validate: bool = False,
+    inline: bool = True,
 ) -> JitFunction:
     """Compile an array function written with NumPy: ``@jit``, ``@jit(static="axis")`` or ``jit(fn)``.
 
     fn: takes and returns arrays, Python numbers, and nested containers of them (see `JitFunction`).  An annotation such as
         ``x: f32["n", 784]`` declares a dtype and sizes: numbers, or letters, which may take any value, the same one wherever
-        the letter stands.  Undeclared arguments have sizes of their own, and what the function asks about them
-        (``x.shape[0] > 16``, equal sizes in a sum) is kept as a guard.
+        the letter stands.  ``s: Shape(ndim=2)`` declares a shape, passed as a tuple of integers, which the function sees as a
+        tuple of sizes; ``-> f32["n"]``, a result, which is checked.  Undeclared arguments have sizes of their own, and what the
+        function asks about them (``x.shape[0] > 16``, equal sizes in a sum) is kept as a guard.
     static: names of arguments that are ordinary, hashable Python values: each new value is compiled for.
     constants: names of arguments that hold weights, with the shapes they have: transposed and packed once, and again only
         when other arrays come, or after `rebind`.
@@ -378,12 +383,17 @@ def jit(
     validate: at each call, interpret the module after every pass, and compare the results with the trace's and the compiled
         program's: slow.  Raises `RunError`, which names the first pass that changed a result.
 
+    inline: what a call inside another compiled function becomes.  By default the lines of this one, as if they stood there; with
+        False a function of the same program, which is traced and compiled once for all calls with arguments of the same types
+        (sizes may differ).  Where a call would not mean the same, the lines it is: see `minirelax.frontend.calls`.
+
     Raises `ArgumentError` for names of arguments that `fn` does not have, a target that does not exist, or a declaration that
     cannot be read.
     """
     if fn is None:
-        return functools.partial(jit, static=static, constants=constants, bounds=bounds, target=target, validate=validate)
-    return JitFunction(fn, static=static, constants=constants, bounds=bounds, target=target, validate=validate)
+        options = {"bounds": bounds, "target": target, "validate": validate, "inline": inline}
+        return functools.partial(jit, static=static, constants=constants, **options)
+    return JitFunction(fn, static=static, constants=constants, bounds=bounds, target=target, validate=validate, inline=inline)
 
 
 def trace(fn: Callable, *args: object, **options: object) -> Module:

@@ -199,7 +199,7 @@ def test_a_shape_that_is_data():
 
 
 def test_a_tuple_parameter_with_symbolic_fields():
-    """https://github.com/apache/tvm/issues/20335: weights bundled in a tuple, of unknown or symbolic sizes, crashed the compiler."""
+    """https://github.com/apache/tvm/issues/20335: a tuple of weights, of unknown or symbolic sizes, crashed the compiler."""
     text = """
     def main(x: f32[n], p: Tuple[f32[n, m + 1], Tuple[f32[m], f32[_]]]) -> f32[m + 1]:
         with dataflow():

@@ -48,6 +48,11 @@ class KernelCode:
         return self.plan.scratch_bytes
 
     @property
+    def may_fail(self) -> bool:
+        """Does it look for indices that are out of range?"""
+        return "error[0]" in self.source
+
+    @property
     def table_dtype(self) -> str | None:
         """The dtype whose register tiles the kernel calls, if any."""
         return self.plan.dtype if isinstance(self.plan, ContractionPlan) else None

@@ -82,7 +82,7 @@ class Stages(View, Sequence):
 
 def counts(module: object) -> tuple[str, str]:
     """How many bindings and kernels a module has; blanks for a stage that is something else."""
-    if not hasattr(module, "functions"):
+    if not hasattr(module, "kernels"):
         return "", ""
     return str(sum(len(f.bindings) for f in module.functions)), str(len(module.kernels))
 

@@ -23,6 +23,7 @@ from minirelax.frontend.tree import Tree, flatten
 from minirelax.ir.types import NUMPY_DTYPES, Tensor, dtype_name
 
 VALUES = TracedArray | Size | np.ndarray | np.bool_ | np.number | bool | int | float
+STACK = "say what it is with minirelax.match_cast, or give results of one size, filled up with zeros"
 FIXED = "scan keeps all sizes: begin with the final size and fill it, or use minirelax.while_loop, where sizes may change"
 
 

@@ -47,6 +47,7 @@ from minirelax.ir.dim import Dim
 from minirelax.ir.graph import Const
 
 ONE_TRUTH = "reduce it with np.any or np.all; np.where chooses element by element"
+ENDLESS = "compute the condition from what the body changes"
 A_TRUTH = "give a bool, or a number, which counts as true unless it is 0"
 
 
@@ -87,15 +88,21 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: object) -> obje
     names = tree.paths(parameter_names(body_fun, "carry")[0])
     loop = Loop(b, "while_loop", body_fun, leaves, tree.paths("init_val"), names)
     loop.trace(lambda now: same_leaves("while_loop", tree, body_fun(tree.unflatten(now)), loop.body_name))
-    done = loop.while_node(cond_fun, lambda now: asarray(_truth("while_loop", said, cond_fun(tree.unflatten(now)))))
-    return tree.unflatten(done)
+
+    def goes_on(now: list[TracedArray]) -> TracedArray:
+        flag = _truth("while_loop", said, cond_fun(tree.unflatten(now)))
+        if flag is True:
+            raise ArgumentError(f"while_loop: {said} is always true: the loop never ends", ENDLESS)
+        return asarray(flag)
+
+    return tree.unflatten(loop.while_node(cond_fun, goes_on))
 
 
-def fori_loop(lower: object, upper: object, body_fun: Callable, init_val: object) -> object:
+def fori_loop(lower: object, upper: object, body_fun: Callable, init_val: object, *, unroll: int | bool | None = None) -> object:
     """`init_val`, replaced by ``body_fun(i, val)`` for `i` from `lower` up to, not including, `upper`.
 
-    lower, upper: integers, sizes, or traced integers.  `i` is an integer that mixes with arrays as a Python integer does.  For
-    the rest see `while_loop`.
+    lower, upper: integers, sizes, or traced integers.  `i` is an integer that mixes with arrays as a Python integer does.
+    unroll: taken for the sake of JAX's signature; rounds are not unrolled.  For the rest see `while_loop`.
     """
     check_callable("fori_loop", "body_fun", body_fun)
     leaves, tree = leaves_of("fori_loop", "init_val", init_val)

@@ -12,6 +12,7 @@ import numpy as np
 from minirelax.errors import ShapeError
 from minirelax.frontend.carries import (
     FIXED,
+    STACK,
     array_type,
     function_name,
     leaves_of,
@@ -104,6 +105,3 @@ def _stacked(rows: list[list], paths: list[str]) -> Iterator[np.ndarray]:
         if len(shapes) > 1:
             raise ShapeError(f"scan: {path} has other sizes in other rounds: {' and '.join(map(str, sorted(shapes)))}", STACK)
         yield np.stack([np.asarray(row[k]) for row in rows])
-
-
-STACK = "say what it is with minirelax.match_cast, or give results of one size, filled up with zeros"

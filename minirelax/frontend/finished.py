@@ -16,6 +16,7 @@ from minirelax.ir.dim import symbol
 from minirelax.ir.graph import (
     Atom,
     Binding,
+    CallFunction,
     CallKernel,
     Cond,
     Const,
@@ -33,7 +34,7 @@ from minirelax.ir.graph import (
     While,
     called_functions,
 )
-from minirelax.ir.infer import bound_sizes, infer_binding, mentioned
+from minirelax.ir.infer import bound_sizes, call_function_type, infer_binding, mentioned
 from minirelax.ir.op import Op, map_dims
 from minirelax.ir.types import Shape, Tensor, Tuple, Type
 
@@ -82,6 +83,8 @@ class Finished:
                 return Tuple(type_) if isinstance(type_, tuple) else type_
             case Cond() | While() | Scan():
                 return infer_binding(expr, Module(tuple(self.functions[n] for n in called_functions(expr))))
+            case CallFunction(function=name, args=args):
+                return call_function_type(self.b.parts.functions[name], tuple(a.type for a in args))
             case CallKernel():
                 return infer_binding(expr, Module((), tuple(self.b.kernels)))
             case TupleItem(value=Var(type=Tuple(items=items)), index=index):

@@ -13,7 +13,7 @@ import numpy as np
 from minirelax.errors import ShapeError
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.builder import Builder
-from minirelax.frontend.carries import FIXED, function_name, misfit, other_dtype, other_rank, settled, type_text
+from minirelax.frontend.carries import FIXED, STACK, function_name, misfit, other_dtype, other_rank, settled, type_text
 from minirelax.frontend.operands import as_dtype, asarray, kind
 from minirelax.frontend.promotion import Kind
 from minirelax.frontend.regions import Slot, add_region, after, captured, dtype_of, give, numpy_kind, same_size, value_of
@@ -23,16 +23,15 @@ from minirelax.ir.dim import Dim, DimExpr, names
 from minirelax.ir.graph import Scan, Var, While
 from minirelax.ir.types import Tensor
 
-STACK = "say what it is with minirelax.match_cast, or give results of one size, filled up with zeros"
-
 
 class Loop:
     """The carried values of a loop, and the scope of its body."""
 
     def __init__(
-        self, b: Builder, what: str, body: Callable, init: Sequence[object], paths: Sequence[str], names: Sequence[str]
+        self, b: Builder, what: str, body: Callable, init: Sequence[object], paths: Sequence[str], inside: Sequence[str]
     ):
-        self.b, self.what, self.body, self.paths, self.names = b, what, body, paths, names
+        """`paths`: how messages reach the carried values; `inside`: how the body reaches them, and then the slices."""
+        self.b, self.what, self.body, self.paths, self.inside = b, what, body, paths, inside
         self.body_name = function_name(body, "the body")
         self.init = [asarray(v).as_element() if isinstance(v, np.generic) else asarray(v) for v in init]
         self.atoms = [x.atom for x in self.init]
@@ -123,7 +122,7 @@ class Loop:
             for i, s in enumerate(self.slots())
         ]
         types += [Tensor(x.type.dtype, x.type.shape[1:]) for x in slices]
-        return tuple(Var(self.b.unique(identifier(n)), t) for n, t in zip(self.names, types, strict=True))
+        return tuple(Var(self.b.unique(identifier(n)), t) for n, t in zip(self.inside, types, strict=True))
 
     def _slice(self, var: Var) -> TracedArray:
         return value_of(self.b, var, var.type.numpy_dtype)

@@ -20,7 +20,8 @@ class Parts:
     kernels: list[Kernel] = field(default_factory=list)  # written by the user
     functions: dict[str, Function] = field(default_factory=dict)  # that jitted functions became; those inside them too
     callees: dict[tuple, list] = field(default_factory=dict)  # what calls need to know of them
-    running: list[tuple] = field(default_factory=list)  # the calls that are being traced
+    running: dict[tuple, str] = field(default_factory=dict)  # the calls that are being traced, and their functions
+    recursive: set[object] = field(default_factory=set)  # jitted functions that call themselves
     by_identity: dict[int, tuple[np.ndarray, Atom]] = field(default_factory=dict)  # arrays that are constants already
     names: set[str] = field(default_factory=lambda: {"main", "bind"})  # of constants, kernels and functions
     local: set[str] = field(default_factory=set)  # of values and sizes, in whatever function
@@ -45,10 +46,10 @@ class Parts:
         return restore
 
     @contextmanager
-    def call(self, key: tuple) -> Iterator[None]:
+    def call(self, key: tuple, name: str) -> Iterator[None]:
         """While the function of a call is traced."""
-        self.running.append(key)
+        self.running[key] = name
         try:
             yield
         finally:
-            self.running.pop()
+            del self.running[key]

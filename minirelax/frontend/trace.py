@@ -28,7 +28,7 @@ from minirelax.frontend.builder import Builder, tracing
 from minirelax.frontend.facts import letters
 from minirelax.frontend.finished import Finished, blocks
 from minirelax.frontend.mismatch import checked
-from minirelax.frontend.returns import Promises
+from minirelax.frontend.promises import Promises
 from minirelax.frontend.signature import (
     STATIC_TYPES,
     Call,
@@ -117,13 +117,13 @@ def trace_call(signature: Signature, call: Call, bounds: Mapping[str, tuple[int,
     stand_ins = [_stand_in(b, p) for p in params]
     with tracing(b):
         args, kwargs = _arguments(signature, call, stand_ins)
-        found, promises = _run(signature.fn, args, kwargs), Promises(b, signature.name)
+        found, promises = run_traced(signature.fn, args, kwargs), Promises(b, signature.name, b.user_sizes)
         if signature.returns is not None:
             found = promises.kept(signature.returns, found)
         return _Finish(b, params, stand_ins, promises).result(found)
 
 
-def _run(fn: Callable, args: tuple, kwargs: dict) -> object:
+def run_traced(fn: Callable, args: tuple, kwargs: dict) -> object:
     """Call the user's function.  NumPy hides our errors behind its own when it looks into a traced value: show ours."""
     try:
         return fn(*args, **kwargs)
@@ -343,6 +343,7 @@ class _Finish:
         main = Function("main", tuple(own[:n]), blocks(bindings, result), result, tuple(own[n:]), guards)
         main = replace(main, returns=None if returns == result.type else returns)
         functions = _relettered((main, *finished.functions.values()), self.b)
+        functions = (*functions, *self.b.parts.functions.values())
         return Module(functions, tuple(self.b.kernels), tuple(self.b.constants)), self._facts_in_words()
 
     def _final_guard(self, g: Guard) -> Guard | None:

@@ -29,6 +29,8 @@ def mod(a: Dim, b: Dim, ranges: Ranges | None = None) -> Dim:
 
 
 def _floordiv(a: Dim, b: Dim, ranges: Ranges | None) -> Dim:
+    if isinstance(b, int) and b < 0:                                 # one sign of divisor
+        return floordiv(-1 * a, -b, ranges)
     quotient, rest = _divide(a, b)
     if rest != a:
         return quotient + floordiv(rest, b, ranges)
@@ -36,9 +38,12 @@ def _floordiv(a: Dim, b: Dim, ranges: Ranges | None) -> Dim:
         return a
     if is_nonnegative(a, ranges) and is_nonnegative(b - 1 - a, ranges):
         return 0
-    match a:
-        case DimExpr(terms=((((Atom(op="//", left=x, right=int() as c),), 1),))) if isinstance(b, int) and b > 0 and c > 0:
-            return floordiv(x, b * c, ranges)
+    if is_nonnegative(b, ranges):
+        if merged := _nested_quotient(a, b):                         # (x//c + p)//b == (x + c*p)//(b*c)
+            return floordiv(*merged, ranges)
+        if split := _quotient_of_remainder(a, b, ranges):            # (x % (b*c))//b == (x//b) % c
+            x, c = split
+            return mod(floordiv(x, b, ranges), c, ranges)
     if shared := _shared_factor(a, b, ranges):                       # (g*q + r)//(g*c) == q//c when 0 <= r < g
         _, quotient, _, divisor = shared
         return floordiv(quotient, divisor, ranges)
@@ -48,6 +53,8 @@ def _floordiv(a: Dim, b: Dim, ranges: Ranges | None) -> Dim:
 
 
 def _mod(a: Dim, b: Dim, ranges: Ranges | None) -> Dim:
+    if isinstance(b, int) and b < 0:                                 # the remainder has the sign of the divisor
+        return -1 * mod(-1 * a, -b, ranges)
     _, rest = _divide(a, b)
     if rest != a:
         return mod(rest, b, ranges)
@@ -55,13 +62,47 @@ def _mod(a: Dim, b: Dim, ranges: Ranges | None) -> Dim:
         return 0
     if is_nonnegative(a, ranges) and is_nonnegative(b - 1 - a, ranges):
         return a
-    match a:
-        case DimExpr(terms=((((Atom(op="%", left=x, right=c),), 1),))) if _divide(c, b)[1] == 0:
-            return mod(x, b, ranges)
+    inner = _without_remainders(a, b)                                # (x % (b*c) + p) % b == (x + p) % b
+    if inner != a:
+        return mod(inner, b, ranges)
     if shared := _shared_factor(a, b, ranges):                       # (g*q + r) % (g*c) == g*(q % c) + r when 0 <= r < g
         factor, quotient, rest, divisor = shared
         return factor * mod(quotient, divisor, ranges) + rest
     return atom("%", a, b)
+
+
+def _nested_quotient(a: Dim, b: Dim) -> tuple[Dim, Dim] | None:
+    """``(x + c*p, b*c)`` for ``a == x//c + p`` (the only such term), where all is numbers or nothing is added."""
+    found = [(mono, k) for mono, k in terms(a) if any(isinstance(f, Atom) and f.op == "//" for f in mono)]
+    if len(found) != 1 or len(found[0][0]) != 1 or found[0][1] != 1:
+        return None
+    (inner,), _ = found[0]
+    others = a - normal(dict(found))
+    whole = isinstance(inner.right, int) and isinstance(b, int)
+    return (inner.left + inner.right * others, b * inner.right) if whole or isinstance(others, int) else None
+
+
+def _quotient_of_remainder(a: Dim, b: Dim, ranges: Ranges | None) -> tuple[Dim, Dim] | None:
+    """``(x, c)`` for ``a == x % (b*c)``; more multiples of `b` are taken out before."""
+    match a:
+        case DimExpr(terms=((((Atom(op="%", left=x, right=whole),), 1),))):
+            c, rest = _divide(whole, b)
+            return (x, c) if rest == 0 and is_nonnegative(c, ranges) else None
+    return None
+
+
+def _without_remainders(a: Dim, b: Dim) -> Dim:
+    """`a` with ``x % c`` taken for ``x`` in every term where ``c`` times the other factors is a multiple of `b`."""
+    total: Dim = 0
+    for mono, k in terms(a):
+        term = normal({mono: k})
+        for i, f in enumerate(mono):
+            others = normal({mono[:i] + mono[i + 1:]: k})
+            if isinstance(f, Atom) and f.op == "%" and _divide(f.right * others, b)[1] == 0:
+                term = f.left * others
+                break
+        total = total + term
+    return total
 
 
 @functools.lru_cache(16384)

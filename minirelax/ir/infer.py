@@ -39,12 +39,11 @@ from minirelax.ir.graph import (
     Var,
     While,
 )
-from minirelax.ir.lattice import Compatibility, bind, compatibility, derive_result, join
+from minirelax.ir.lattice import Compatibility, bare_name, bind, compatibility, derive_result, join
 from minirelax.ir.library import library_op
 from minirelax.ir.loop import Kernel
 from minirelax.ir.op import Op
 from minirelax.ir.types import Callable, Object, Shape, Storage, Tensor, Tuple, Type, substitute_type
-
 
 FLAG = Tensor("bool", ())          # what conditions are
 
@@ -236,7 +235,7 @@ def bound_sizes(type_: Type) -> frozenset[str]:
     """The names of sizes that stand alone in a shape, so that a value of the type shows them."""
     match type_:
         case Tensor(shape=dims) | Shape(values=dims) if dims is not None:
-            return frozenset(next(iter(names(d))) for d in dims if isinstance(d, DimExpr) and _is_name(d))
+            return frozenset(n for d in dims if (n := bare_name(d)))
         case Tuple(items=items):
             return frozenset().union(*map(bound_sizes, items))
     return frozenset()
@@ -276,11 +275,6 @@ def _item(type_: Type, index: int) -> Type:
     if not isinstance(type_, Tuple) or not 0 <= index < len(type_.items):
         raise VerifyError(f"a value of type {type_} has no item {index}", where="")
     return type_.items[index]
-
-
-def _is_name(d: DimExpr) -> bool:
-    (mono, k), *more = d.terms
-    return not more and k == 1 and len(mono) == 1 and isinstance(mono[0], str)
 
 
 def _kernel(module: Module, name: str) -> Kernel:

@@ -54,9 +54,9 @@ DISJOINT, MISMATCH, UNPROVEN, PASS = Compatibility
 def join(a: Type, b: Type) -> Type:
     """The least type above both: equal sizes stay, others become ``_``; other ranks, dtypes and kinds are forgotten.
 
-    Signatures that differ only in the names of their own sizes are the same, spelled as comes first in the alphabet.  With the
-    same parameters their results are joined; with others the parameters are forgotten: ``Callable[..., result]``, where the
-    result's sizes are forgotten too, since no parameter binds them.
+    Signatures with the same parameters, but for the names of their own sizes, have their results joined, and the names that come
+    first in the alphabet.  Other parameters are forgotten: ``Callable[..., result]``, and the result's sizes with them, since no
+    parameter binds them.
 
     >>> from minirelax.ir.reader import parse_type as t
     >>> join(t("Callable[[f32[n], f32[m]], f32[n]]"), t("Callable[[f32[a], f32[b]], f32[b]]"))
@@ -223,8 +223,6 @@ def _fit_signature(wanted: Callable, given: Callable) -> Compatibility:
 
 
 def _join_signatures(a: Callable, b: Callable) -> Callable:
-    if _canonical(a) == _canonical(b):
-        return min(a, b, key=lambda c: (_params_text(c), str(c.result)))
     if not _same_params(a, b):
         return Callable(None, join(erase(a.result, {}), erase(b.result, {})))
     first = min(a, b, key=_params_text)

@@ -25,9 +25,9 @@ from dataclasses import MISSING, fields
 import numpy as np
 
 from minirelax.ir.graph import (
+    Alias,
     AllocStorage,
     AllocTensor,
-    Alias,
     Array,
     Atom,
     Binding,
@@ -35,7 +35,6 @@ from minirelax.ir.graph import (
     CallKernel,
     CallLibrary,
     CallValue,
-    Cond,
     Const,
     Constant,
     Dataflow,
@@ -247,7 +246,7 @@ class FunctionParser:
             return self._op(node, OPS[name])
         if name in self.module.functions:
             if node.keywords:
-                raise self.error(node, f"{name} takes no keywords", "sizes that no tensor shows are passed as a value: shape(n, m)")
+                raise self.error(node, f"{name} takes no keywords", "pass sizes that no tensor shows as a value: shape(n, m)")
             return CallFunction(name, self._atoms(args))
         known = [*OPS, *self.module.functions, *KEYWORDS]
         close = difflib.get_close_matches(name, known, 3)
@@ -326,8 +325,9 @@ class FunctionParser:
         binds = dict(self._options(node.keywords)).get("binds", ())
         if not (isinstance(binds, tuple) and all(isinstance(b, str) for b in binds)):
             raise self.error(node, "binds are the names of sizes", 'binds=("n",)')
-        pattern = (None if isinstance(n, ast.Name) and n.id == "_" else self.reader.size(n) for n in self.reader.items(node.args[1]))
-        return MatchShape(self._variable(node.args[0]), tuple(pattern), binds)
+        sizes = self.reader.items(node.args[1])
+        pattern = tuple(None if isinstance(n, ast.Name) and n.id == "_" else self.reader.size(n) for n in sizes)
+        return MatchShape(self._variable(node.args[0]), pattern, binds)
 
     def _with_out(self, node: ast.Call, inputs: list[ast.expr]) -> tuple[tuple[Atom, ...], tuple[Atom, ...]]:
         out = next((k.value for k in node.keywords if k.arg == "out"), None)

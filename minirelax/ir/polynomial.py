@@ -185,8 +185,13 @@ def without(mono: Monomial, factors: Monomial) -> Monomial | None:
     return tuple(left)
 
 
-def atom(op: str, a: Dim, b: Dim) -> Dim:
-    return DimExpr((((Atom(op, a, b),), 1),))
+def atom(op: str, a: Dim, b: Dim) -> DimExpr:
+    return single(Atom(op, a, b))
+
+
+def single(factor: Factor) -> DimExpr:
+    """A name or an atom as a size."""
+    return DimExpr((((factor,), 1),))
 
 
 def order(factor: Factor) -> tuple[int, str]:
@@ -211,6 +216,19 @@ def _cached(node: Atom | DimExpr, name: str, compute: Callable):
 
 
 def _polynomial_text(d: DimExpr) -> str:
+    text = _sum_text(d)
+    negative = normal({mono: k for mono, k in d.terms if k < 0})
+    extremes = [mono[0] for mono, k in d.terms if k == 1 and len(mono) == 1 and isinstance(mono[0], Atom)
+                and mono[0].op in ("min", "max")]
+    if negative != 0 and len(extremes) == 1:        # max(n, 1) - 1 is max(n - 1, 0) in the user's words
+        f, = extremes
+        others = d - negative - normal({(f,): 1})
+        inside = _sum_text(others + atom(f.op, f.left + negative, f.right + negative))
+        return inside if len(inside) <= len(text) else text
+    return text
+
+
+def _sum_text(d: DimExpr) -> str:
     text = ""
     for mono, k in sorted(d.terms, key=lambda t: (not t[0], -len(t[0]), tuple(map(order, t[0])))):
         sign = " - " if k < 0 else " + "

@@ -19,9 +19,9 @@ import numpy as np
 
 from minirelax.ir.dim import Dim, DimExpr
 from minirelax.ir.graph import (
+    Alias,
     AllocStorage,
     AllocTensor,
-    Alias,
     Array,
     Atom,
     Binding,
@@ -152,8 +152,9 @@ def print_expr(expr: Expr) -> str:
 
 
 CONTROL = {"cond": Cond, "while_loop": While, "scan": Scan, "run_cond": RunCond, "run_while": RunWhile, "run_scan": RunScan}
-KEYWORDS = frozenset((*CONTROL, "shape", "match_cast", "call_function", "call_kernel", "call_library", "run_kernel", "run_library", "alloc_storage",
-                      "alloc_tensor", "view", "match_shape", "guard", "output", "dataflow", "constant"))
+KEYWORDS = frozenset((
+    *CONTROL, "shape", "match_cast", "call_function", "call_kernel", "call_library", "run_kernel", "run_library", "alloc_storage",
+    "alloc_tensor", "view", "match_shape", "guard", "output", "dataflow", "constant"))
 
 
 def _control(expr: Expr) -> str:

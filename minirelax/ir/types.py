@@ -86,7 +86,7 @@ class Tensor(Type):
     def numpy_dtype(self) -> np.dtype:
         """NumPy's dtype.  Raises DTypeError if it is unknown."""
         if self.dtype is None:
-            raise DTypeError(f"the dtype of {self} is known only at run time", DTYPE_HINT)
+            raise DTypeError(f"the dtype of {self} is known only at run time", 'say what it is: match_cast(x, f32["n"])')
         return NUMPY_DTYPES[self.dtype]
 
 
@@ -202,9 +202,6 @@ def _dimension(d: object) -> Dim | None:
     return dim(d) if isinstance(d, str) else d
 
 
-DTYPE_HINT = 'say what it is: match_cast(x, f32["n"])'
-
-
 bool_, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64 = map(DType, NUMPY_DTYPES)
 DTYPES = {t.name: t for t in (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64)}
 
@@ -225,6 +222,17 @@ def dtype_name(dtype: object) -> str | None:
 def itemsize(dtype: str) -> int:
     """Bytes per element."""
     return NUMPY_DTYPES[dtype].itemsize
+
+
+def is_known(type_: Type) -> bool:
+    """Are all sizes of the array, or of all arrays in the tuple, named or numbers?
+
+    >>> is_known(f32["n", 4]), is_known(Tuple[f32["n"], f32["_"]]), is_known(f32[...])
+    (True, False, False)
+    """
+    if isinstance(type_, Tuple):
+        return bool(type_.items) and all(map(is_known, type_.items))
+    return isinstance(type_, Tensor) and type_.shape is not None and None not in type_.shape
 
 
 def symbols(type_: Type) -> frozenset[str]:

@@ -10,6 +10,7 @@ from minirelax.ops import (
     arithmetic,
     comparison,
     create,
+    data_dependent,
     elementwise,
     index,
     lapack,
@@ -26,6 +27,6 @@ from minirelax.ops import (
 )
 
 __all__ = [
-    "OPS", "arithmetic", "comparison", "create", "elementwise", "index", "lapack", "linalg", "logic", "movement", "panels",
-    "reduce", "rounding", "scatter", "sequence", "shape", "transcendental",
+    "OPS", "arithmetic", "comparison", "create", "data_dependent", "elementwise", "index", "lapack", "linalg", "logic",
+    "movement", "panels", "reduce", "rounding", "scatter", "sequence", "shape", "transcendental",
 ]

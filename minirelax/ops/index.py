@@ -187,7 +187,8 @@ class Gather(Op):
     position: int
 
     def infer(self, x, *indices):
-        return Tensor(x.dtype, gathered_shape(self, (x, *indices), x, indices))
+        shape = gathered_shape(self, (x, *indices), x, indices)
+        return Tensor(x.dtype, shape)
 
     def numpy(self, x, *indices):
         rank = np.broadcast(*indices).ndim

@@ -21,7 +21,7 @@ from minirelax.ir.graph import Const, Var, operand_names
 from minirelax.ir.op import Op
 from minirelax.ir.scalar import Scalar
 from minirelax.ir.tensor import TensorExpr
-from minirelax.ir.types import Tensor, Type
+from minirelax.ir.types import Shape, Tensor, Tuple, Type
 
 FLOATS = ("f32", "f64")
 SIGNED = ("i8", "i16", "i32", "i64")
@@ -30,6 +30,8 @@ NUMBERS = (*INTEGERS, *FLOATS)
 ANY = ("bool", *NUMBERS)
 
 MATCH_CAST = "if they are equal at run time, say so with match_cast"
+SAY_TYPE = 'say what it is: match_cast(x, f32["n"])'
+_AS_ARRAY = {Tuple: "take the arrays out of the tuple", Shape: "make it an array: shape_to_tensor(s)"}
 
 
 def same_dtype(op: Op, types: Sequence[Type]) -> str:
@@ -49,12 +51,21 @@ def accept(op: Op, types: Sequence[Type], dtype: str, allowed: Iterable[str]) ->
 
 
 def tensors(op: Op, types: Sequence[Type]) -> None:
-    """Raises ShapeError unless every type is an array whose sizes all have a name or a number."""
+    """Raises DTypeError or ShapeError unless every type is an array of known dtype whose sizes all have a name or a number."""
     for t in types:
         if not isinstance(t, Tensor):
-            raise dtype_error(op, types, f"an operand is {t}, not an array", "take the arrays out of the tuple")
-        if t.shape is None or None in t.shape:
+            raise not_an_array(op, types, t)
+        if t.dtype is None:
+            raise dtype_error(op, types, f"the dtype of {t} is known only at run time", SAY_TYPE)
+        if t.shape is None:
+            raise shape_error(op, types, f"the rank of {t} is known only at run time", SAY_TYPE)
+        if None in t.shape:
             raise shape_error(op, types, f"a size of {t} is known only at run time", 'give it a name: match_cast(x, f32["k"])')
+
+
+def not_an_array(op: Op, types: Sequence[Type], t: Type) -> DTypeError:
+    """A DTypeError about an operand of another kind."""
+    return dtype_error(op, types, f"an operand is {t}, not an array", _AS_ARRAY.get(type(t), SAY_TYPE))
 
 
 def broadcast(op: Op, types: Sequence[Tensor]) -> tuple[Dim, ...]:

@@ -1,10 +1,8 @@
-"""Sorting, searching, selecting and running totals: library calls, since each step depends on the ones before.
+"""Sorting, searching and running totals: library calls, since each step depends on the ones before.
 
-Some results have a size that only the data decides, ``_``; match_cast gives it a name.
-
->>> from minirelax.ir.types import bool_, f32
->>> Sort(None, axis=0).infer(f32["n"]), Compress(None, None, axis=0).infer(bool_["n"], f32["n", 3])
-(f32[n], f32[_, 3])
+>>> from minirelax.ir.types import f32
+>>> Sort(None, axis=0).infer(f32["n"]), Searchsorted(None, None).infer(f32["n"], f32[4])
+(f32[n], i64[4])
 """
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from minirelax.ir.graph import Atom
 from minirelax.ir.op import Op, op
 from minirelax.ir.types import Tensor
 from minirelax.ops.elementwise import sample
-from minirelax.ops.rules import ANY, NUMBERS, accept, check_axes, dtype_error, equal_sizes, same_dtype, shape_error, tensors
+from minirelax.ops.rules import ANY, NUMBERS, accept, check_axes, same_dtype, shape_error, tensors
 
 
 @dataclass(frozen=True)
@@ -78,79 +76,6 @@ class Cumprod(AlongAxis):
 
     def numpy(self, x):
         return np.cumprod(x, axis=self.axis, dtype=x.dtype)
-
-
-@op
-class Compress(Op):
-    """The slices of `x` along `axis` where `condition` is true."""
-
-    condition: Atom
-    x: Atom
-    axis: int
-
-    library = True
-
-    def infer(self, condition, x):
-        types = (condition, x)
-        tensors(self, types)
-        check_axes(self, types, (self.axis,), len(x.shape))
-        if condition.dtype != "bool" or len(condition.shape) != 1:
-            raise dtype_error(self, types, "the condition must be bool with one axis", "for a mask of several axes, flatten both")
-        equal_sizes(self, types, condition.shape[0], x.shape[self.axis], "condition and axis have sizes")
-        return Tensor(x.dtype, (*x.shape[:self.axis], None, *x.shape[self.axis + 1:]))
-
-    def numpy(self, condition, x):
-        return np.compress(condition, x, axis=self.axis)
-
-    @classmethod
-    def examples(cls):
-        mask = np.array([True, False, True])
-        return [(cls(None, None, axis), (condition, sample("f32", *shape))) for axis, condition, shape in (
-            (0, mask, (3,)), (1, mask, (2, 3)), (0, mask & ~mask, (3, 2)))]
-
-
-@op
-class Nonzero(Op):
-    """The indices of the elements that are not 0: one array for each axis, in row-major order."""
-
-    x: Atom
-
-    library = True
-
-    def infer(self, x):
-        tensors(self, (x,))
-        if not x.shape:
-            raise shape_error(self, (x,), "a scalar has no indices", "reshape it to one axis")
-        return tuple(Tensor("i64", (None,)) for _ in x.shape)
-
-    def numpy(self, x):
-        return np.nonzero(x)
-
-    @classmethod
-    def examples(cls):
-        cases = (("i8", (13,)), ("bool", (2, 3)), ("f32", (2, 3, 5)), ("f32", (0,)))
-        return [(cls(None), (sample(t, *shape),)) for t, shape in cases]
-
-
-@op
-class Unique(Op):
-    """The distinct elements, in ascending order; NaN once, last."""
-
-    x: Atom
-
-    library = True
-
-    def infer(self, x):
-        tensors(self, (x,))
-        return Tensor(x.dtype, (None,))
-
-    def numpy(self, x):
-        return np.unique(x)
-
-    @classmethod
-    def examples(cls):
-        cases = (("f64", (2, 13)), ("bool", (5,)), ("u8", (3, 7)), ("f32", (0,)), ("i64", ()))
-        return [(cls(None), (sample(t, *shape),)) for t, shape in cases]
 
 
 @op

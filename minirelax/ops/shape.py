@@ -23,7 +23,7 @@ from minirelax.ir.scalar import apply, literal, size_value
 from minirelax.ir.tensor import KernelBuilder, TensorExpr
 from minirelax.ir.types import Shape, Tensor, Type
 from minirelax.ops.elementwise import sample
-from minirelax.ops.rules import dtype_error, shape_error
+from minirelax.ops.rules import dtype_error, not_an_array, shape_error
 
 
 @op
@@ -153,7 +153,7 @@ class ReshapeTo(Op):
 def check_array(op: Op, types: tuple[Type, ...], x: Type) -> None:
     """Raises DTypeError unless an operand is an array; its sizes need not be known."""
     if not isinstance(x, Tensor):
-        raise dtype_error(op, types, f"an operand is {x}, not an array", "take the arrays out of the tuple")
+        raise not_an_array(op, types, x)
 
 
 def check_shape(op: Op, types: tuple[Type, ...], s: Type) -> None:

@@ -31,6 +31,7 @@ from minirelax.ir.graph import (
     Alias,
     Atom,
     Binding,
+    CallFunction,
     CallKernel,
     CallValue,
     Cond,
@@ -48,8 +49,8 @@ from minirelax.ir.graph import (
     While,
     called_functions,
 )
-from minirelax.ir.lattice import Compatibility, compatibility
-from minirelax.ir.types import Callable
+from minirelax.ir.lattice import Compatibility, bind_arguments, compatibility
+from minirelax.ir.types import Callable, Type
 from minirelax.passes.base import function_pass
 
 PURE = (Alias, Cond, MakeShape, MakeTuple, Scan, TupleItem, While)  # outside of a block, too
@@ -62,28 +63,38 @@ def eliminate_dead_code(module: Module) -> Module:
 
 def drop_dead_bindings(module: Module) -> Module:
     """`module` without the bindings that nobody reads."""
-    failing = _failing(module)
+    failing = _Failing(module)
     return function_pass(lambda function: _without_dead(function, failing))(module)
 
 
-def _failing(module: Module) -> frozenset[str]:
-    """The functions that a match_cast, their own or one of a function that they call, may end with an error."""
-    found: set[str] = set()
-    while True:
-        more = {f.name for f in module.functions if f.name not in found and (f.returns or any(
-            _may_fail(b.value, found) for b in f.bindings))}
-        if not more:
-            return frozenset(found)
-        found |= more
+class _Failing:
+    """What may end with an error: checks, calls of functions with one, and calls whose arguments are checked at entry."""
+
+    def __init__(self, module: Module):
+        self.module = module
+        self.functions = {f.name for f in module.functions if f.returns and _is_checked(f.returns, f.result.type)}
+        while more := {f.name for f in module.functions if f.name not in self.functions and any(map(self.includes, f.bindings))}:
+            self.functions |= more
+
+    def includes(self, binding: Binding) -> bool:
+        """May this binding end with an error?"""
+        match binding.value:
+            case MatchCast(value=value, type=type_):
+                return _is_checked(type_, value.type)
+            case CallValue():
+                return True
+            case CallFunction(function=name, args=args):
+                signature = self.module[name].type
+                return name in self.functions or bind_arguments(signature, [a.type for a in args])[1] < Compatibility.PASS
+        return any(name in self.functions for name in called_functions(binding.value))
 
 
-def _may_fail(value: Expr, failing: Collection[str]) -> bool:
-    if isinstance(value, MatchCast):
-        return compatibility(value.type, value.value.type) is not Compatibility.PASS
-    return isinstance(value, CallValue) or any(name in failing for name in called_functions(value))
+def _is_checked(wanted: Type, given: Type) -> bool:
+    """Does the wanted type say more of a value than the one that is given?"""
+    return compatibility(wanted, given) is not Compatibility.PASS
 
 
-def _without_dead(function: Function, failing: Collection[str]) -> Function:
+def _without_dead(function: Function, failing: _Failing) -> Function:
     live: set[Atom] = {function.result}
     body: list[Dataflow | Binding] = []
     for part in reversed(function.body):
@@ -92,7 +103,7 @@ def _without_dead(function: Function, failing: Collection[str]) -> Function:
             kept = _live_bindings(part, live, failing)
             if kept or outputs:
                 body.append(part if len(kept) == len(part.bindings) and outputs == part.outputs else Dataflow(kept, outputs))
-        elif part.var in live or not isinstance(part.value, PURE) or _may_fail(part.value, failing):
+        elif part.var in live or not isinstance(part.value, PURE) or failing.includes(part):
             live.update(part.value.operands())
             body.append(part)
     body.reverse()
@@ -130,10 +141,10 @@ def _is_function(atom: Atom, functions: Collection[str]) -> bool:
     return isinstance(atom, Var) and isinstance(atom.type, Callable) and atom.name in functions
 
 
-def _live_bindings(block: Dataflow, live: set[Var], failing: Collection[str]) -> tuple[Binding, ...]:
+def _live_bindings(block: Dataflow, live: set[Var], failing: _Failing) -> tuple[Binding, ...]:
     kept = []
     for b in reversed(block.bindings):
-        if b.var in live or _may_fail(b.value, failing):
+        if b.var in live or failing.includes(b):
             kept.append(b)
             live.update(b.value.operands())
     return tuple(reversed(kept))

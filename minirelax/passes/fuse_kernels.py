@@ -61,7 +61,7 @@ from minirelax.ir.graph import (
 from minirelax.ir.infer import call_sizes
 from minirelax.ir.loop import Block, Kernel, with_sizes
 from minirelax.ir.tensor import REDUCE_NAMES, SPATIAL_NAMES
-from minirelax.ir.types import Shape, Tensor, Type, substitute_type, symbols
+from minirelax.ir.types import Shape, Tensor, is_known, substitute_type, symbols
 from minirelax.passes.annotate_patterns import pattern_of
 from minirelax.passes.eliminate_dead_code import drop_dead_bindings
 from minirelax.passes.inline import inline_producers, store_directly, tidy
@@ -168,13 +168,10 @@ def _calls_kernels_only(function: Function) -> bool:
     return (
         all(isinstance(b.value, CallKernel | TupleItem | MakeTuple) for b in function.bindings)
         and len(function.body) == 1
-        and all(isinstance(p.type, Shape) or _is_known(p.type) for p in function.params)
+        and all(isinstance(p.type, Shape) or is_known(p.type) for p in function.params)
         and any(isinstance(b.value, CallKernel) for b in function.bindings)
     )
 
-
-def _is_known(type_: Type) -> bool:
-    return isinstance(type_, Tensor) and type_.shape is not None and None not in type_.shape
 
 
 def _free_names(pool: tuple[str, ...], taken: set[str], stem: str | None = None) -> list[str]:

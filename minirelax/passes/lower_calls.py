@@ -68,7 +68,7 @@ from minirelax.ir.graph import (
     fresh_names,
 )
 from minirelax.ir.tensor import lower_to_kernel
-from minirelax.ir.types import Tensor, Tuple, Type, symbols
+from minirelax.ir.types import Tensor, Tuple, is_known, symbols
 from minirelax.passes.base import BIND
 from minirelax.passes.eliminate_dead_code import drop_unused
 from minirelax.passes.kernel_facts import is_flat_copy
@@ -124,11 +124,11 @@ class _Lowering:
                     out = self._allocate(b)
                     self._emit(b, None, RunKernel(kernel, args, out, sizes))
                     self._as_tuple(b, out, whole)
-            case CallLibrary(routine=routine, args=args, options=options, sizes=sizes) if _is_known(b.var.type):
+            case CallLibrary(routine=routine, args=args, options=options, sizes=sizes) if is_known(b.var.type):
                 out = self._allocate(b)
                 self._emit(b, None, RunLibrary(routine, args, out, options, sizes))
                 self._as_tuple(b, out, whole)
-            case Cond() | While() | Scan() if _is_known(b.var.type):
+            case Cond() | While() | Scan() if is_known(b.var.type):
                 out = self._allocate(b)
                 self._emit(b, None, self._control(b, out))
                 self._as_tuple(b, out, whole)
@@ -194,7 +194,7 @@ class _Lowering:
         for b in self.function.bindings:
             if isinstance(b.value, TupleItem) and b.value.value in self.definitions:
                 made = self.definitions[b.value.value]
-                if isinstance(made.value, CallKernel | CallLibrary | Cond | While | Scan) and _is_known(made.var.type):
+                if isinstance(made.value, CallKernel | CallLibrary | Cond | While | Scan) and is_known(made.var.type):
                     items.setdefault((b.value.value, b.value.index), b.var)
         return items
 
@@ -236,10 +236,3 @@ class _Lowering:
                 v = made.value.value
             else:
                 return v
-
-
-def _is_known(type_: Type) -> bool:
-    """Are all sizes of the value, or of all values of the tuple, named?"""
-    if isinstance(type_, Tuple):
-        return bool(type_.items) and all(map(_is_known, type_.items))
-    return isinstance(type_, Tensor) and type_.shape is not None and None not in type_.shape

@@ -7,7 +7,8 @@ smallest free storage that is large enough is taken (up to 16 times), or the lar
 
 Results of the function are not planned: they are the caller's, who may keep them (branches and loop bodies write where
 their caller says).  Nor is what a library call outside destination-passing style may hold on to.  A pool belongs to one
-function, so memory of one branch is never that of another, and is there before whatever uses it.  Bytes are multiples of 64, a cache line.
+function, so memory of one branch is never that of another, and is there before whatever uses it.  Bytes are multiples of
+64, a cache line.
 
 >>> from minirelax.ir.parser import parse
 >>> before = parse('''

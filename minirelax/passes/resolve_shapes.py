@@ -35,10 +35,9 @@ def main(x: f32[n, m, 4], y: f32[k], s: Shape(ndim=2)) -> Tuple[f32[m*n, 4], f32
         v15: Shape([l, p]) = match_cast(s, Shape([l, p]))
         v16: f32[l*p] = match_cast(y, f32[l*p])
         v17: f32[l, p] = reshape(v16, shape=(l, p))
-        v11: f32[_, _] = match_cast(v17, f32[_, _])
-        v12: Tuple[f32[m*n, 4], f32[_, _]] = (v14, v11)
-        output(v12)
-    return v12
+        v18: Tuple[f32[m*n, 4], f32[l, p]] = (v14, v17)
+        output(v18)
+    return v18
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ from minirelax.ir.graph import (
     fresh_names,
 )
 from minirelax.ir.infer import mentioned
-from minirelax.ir.types import Shape, Tensor, Type
+from minirelax.ir.types import Shape, Tensor, Tuple, Type
 from minirelax.ops.movement import Reshape
 from minirelax.ops.shape import ReshapeTo, ShapeOf, ShapeToTensor, Sizes, TensorToShape
 from minirelax.passes.shape_arithmetic import sizes_in
@@ -80,8 +79,9 @@ def resolve_shapes(module: Module) -> Module:
 class _Resolver:
     """One walk over one function.
 
-    A value keeps its name and its type, on which callers and later bindings rely.  Where more becomes known, a new value has
-    the finer type; the old one is a `match_cast` of it, and later operations look at the finer one.
+    A value keeps its name and its type, on which later bindings rely.  Where more becomes known, a new value has the finer type;
+    the old one is a `match_cast` of it, and later operations look at the finer one.  If the result is one of these, the old type
+    is what the function declares, on which its callers rely.
     """
 
     def __init__(self, function: Function, module: Module):
@@ -106,8 +106,10 @@ class _Resolver:
                 self._binding(b)
             outputs = tuple(map(self._read, part.outputs)) if isinstance(part, Dataflow) else ()
             parts += [Dataflow(tuple(self.out), outputs)] if isinstance(part, Dataflow) else self.out
-        result = self._read(self.function.result)
-        return replace(self.function, body=_with_outputs(parts, result), result=result)
+        result, function = self._finest(self._read(self.function.result)), self.function
+        returns = function.returns or function.type.result
+        returns = None if returns == result.type else returns
+        return replace(function, body=_with_outputs(parts, result), result=result, returns=returns)
 
     def _binding(self, b: Binding) -> None:
         b = replace(b, value=b.value.map_operands(self._read))
@@ -122,6 +124,10 @@ class _Resolver:
                 self._reshape_to(b, x, s)
             case MatchCast(value=v, type=type_):
                 self._is(b, finest) if (finest := self._finest(v)).type == type_ else self._keep(b, MatchCast(finest, type_))
+            case MakeTuple(items=items):
+                self._keep(b, b.value)
+                if (finest := tuple(map(self._finest, items))) != items:
+                    self.finer[b.var.name] = self._new(b, MakeTuple(finest), Tuple(tuple(a.type for a in finest)))
             case TupleItem(value=Var(name=name), index=index):
                 self._keep(b, b.value)
                 if isinstance(whole := self.definitions.get(name), MakeTuple):

@@ -31,7 +31,7 @@ import math
 
 from minirelax.errors import CompileError
 from minirelax.ir.graph import Atom, Const, Expr, Function, MatchCast, Var
-from minirelax.ir.types import NUMPY_DTYPES, Tensor, Type
+from minirelax.ir.types import NUMPY_DTYPES, is_known
 from minirelax.ops.arithmetic import Absolute, Add, Divide, Maximum, Minimum, Multiply, Negative, Power, Square, Subtract
 from minirelax.ops.create import Full
 from minirelax.ops.elementwise import Cast, Elementwise, Where
@@ -259,11 +259,8 @@ def reduce_nothing(value: Expr, definitions: dict[Var, Expr]) -> Var | None:
 
 def match_nothing(value: Expr, definitions: dict[Var, Expr]) -> Atom | None:
     """A match_cast to the very type that the value has cannot fail."""
-    return value.value if isinstance(value, MatchCast) and value.type == value.value.type and _is_known(value.type) else None
+    return value.value if isinstance(value, MatchCast) and value.type == value.value.type and is_known(value.type) else None
 
-
-def _is_known(type_: Type) -> bool:
-    return isinstance(type_, Tensor) and type_.shape is not None and None not in type_.shape
 
 
 def holds(wide: str, narrow: str) -> bool:

@@ -11,7 +11,7 @@ minirelax.errors.ShapeError: argument w: expected f32[2], got an array of shape 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,7 @@ from minirelax.frontend.mismatch import explain_mismatch, sizes_of
 from minirelax.frontend.signature import as_argument
 from minirelax.frontend.tree import flatten
 from minirelax.ir.graph import Const, Function, Var
-from minirelax.ir.types import Shape, Tensor
+from minirelax.ir.types import Shape, Tensor, Tuple, Type
 
 if TYPE_CHECKING:
     from minirelax.runtime.executable import Bound
@@ -49,24 +49,40 @@ def call(program: Bound, main: Function, values: Sequence[object]) -> tuple:
     if len(values) != len(main.params):
         what = f"{_counted(len(main.params), 'argument')} expected, {len(values)} given"
         raise ArgumentError(what, f"they are {_listed(main.params)}")
-    found = program(values)
+    found = program(values) if all(isinstance(p.type, Tensor) for p in main.params) else None
     if found is None:
         values = _checked(main, values)
-        found = program(values)
+        found = program([leaf for p, v in zip(main.params, values, strict=True) for leaf in _leaves(p.type, v)])
     if found is None:
         raise explain_mismatch(main, values)
     return found
 
 
+def _leaves(type_: Type, value: object) -> Iterator[object]:
+    """A value as the program takes it: tuples item by item, shapes as vectors."""
+    if isinstance(type_, Tuple):
+        for item, part in zip(type_.items, value, strict=True):
+            yield from _leaves(item, part)
+    else:
+        yield np.array(value, np.int64) if isinstance(type_, Shape) else value
+
+
 def _checked(function: Function, values: Sequence[object]) -> tuple:
     """Arguments as arrays of the parameters' types."""
-    values = tuple(
-        as_argument(v, p.name, p.type)[0] if isinstance(p.type, Tensor | Shape) else v
-        for v, p in zip(values, function.params, strict=True)
-    )
+    values = tuple(_as_declared(p.type, v, p.name) for v, p in zip(values, function.params, strict=True))
     if sizes_of(function, values) is None:
         raise explain_mismatch(function, values)
     return values
+
+
+def _as_declared(type_: Type, value: object, path: str) -> object:
+    """An argument as arrays of the declared types; what has not their form stays, to be explained."""
+    match type_:
+        case Tensor() | Shape():
+            return as_argument(value, path, type_)[0]
+        case Tuple(items=items) if isinstance(value, tuple | list) and len(value) == len(items):
+            return tuple(_as_declared(t, v, f"{path}[{i}]") for i, (t, v) in enumerate(zip(items, value, strict=True)))
+    return value
 
 
 def _counted(number: int, thing: str) -> str:

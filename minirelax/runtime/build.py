@@ -48,11 +48,11 @@ from minirelax.codegen.numba_cpu import KernelCode, kernel_code
 from minirelax.errors import CodegenError
 from minirelax.ir.dim import Dim, names
 from minirelax.ir.graph import Atom, Const, Function, Module, RunKernel, Var
+from minirelax.ir.lattice import bare_name
 from minirelax.ir.types import NUMPY_DTYPES, Callable, Shape, Tensor
 from minirelax.runtime.built import Built, Placed, Result, leaves
 from minirelax.runtime.instructions import Comparison, Match
 from minirelax.runtime.scope import Scope, Table
-from minirelax.runtime.size_slots import bare_name
 
 COMPARISONS = {
     "==": Comparison.EQ,
@@ -99,7 +99,6 @@ class Main(Scope):
     def __init__(self, table: Table, function: Function):
         self.params = [leaf for v in function.params for leaf in leaves(v)]
         self.param_slots = [table.asm.slot(v.name) for v in self.params]
-        self.output_slots: dict[str, int] = {}
         super().__init__(table, function)
 
     def build(self) -> Built:
@@ -118,7 +117,8 @@ class Main(Scope):
             self.size(offset)
         self._sizes_of_calls()
         placed = tuple(self._output(v) for v in outputs)
-        known = {r: tuple(map(self.size, r.type.shape)) for r in results if isinstance(r, Var) and self.known(r.type)}
+        types = {r: self.known_type(r) for r in results if isinstance(r, Var)}
+        known = {r: tuple(map(self.size, t.shape)) for r, t in types.items() if self.known(t)}
         asm.pause()
         for out, slot in zip(placed, output_slots, strict=True):
             asm.data(out.address, slot)
@@ -151,8 +151,8 @@ class Main(Scope):
         mine = self.allocated()
         found: dict[str, Var] = {}
         for r in results:
-            if isinstance(r, Var) and self.root(r.name) in mine and self.known(r.type):
-                found.setdefault(self.root(r.name), r)
+            if isinstance(r, Var) and self.root(r.name) in mine and self.known(self.known_type(r)):
+                found.setdefault(self.root(r.name), Var(r.name, self.known_type(r)))
         self.output_of = {root: i for i, root in enumerate(found)}
         return list(found.values())
 
@@ -179,7 +179,7 @@ class Main(Scope):
             match v.type:
                 case Tensor(dtype=dtype, shape=shape):
                     later += self._parameter(v, slot, None if dtype is None else NUMPY_DTYPES[dtype], shape)
-        for v, slot in zip(self.params, self.param_slots, strict=True):
+        for v in self.params:
             if isinstance(v.type, Tensor | Shape):
                 self.addresses[v.name] = self.asm.slot(f"{v.name}.data")
         self._shapes()
@@ -194,7 +194,8 @@ class Main(Scope):
     def _parameter(self, v: Var, slot: int, dtype, shape) -> list[tuple[Var, int, Dim]]:
         """The first round for one array; gives what has to wait for the second."""
         asm, later = self.asm, []
-        asm.array(slot, None if shape is None else len(shape), dtype, self._check("array", v, -1, str(v.type), self.function.name))
+        message = self._check("array", v, -1, str(v.type), self.function.name)
+        asm.array(slot, None if shape is None else len(shape), dtype, message)
         for axis, d in enumerate(shape or ()):
             if isinstance(d, int):
                 asm.match(slot, axis, Match.IMMEDIATE, d, self._check("size", v, axis, str(d), self.function.name))

@@ -73,12 +73,12 @@ from dataclasses import dataclass
 from minirelax.errors import CodegenError
 from minirelax.ir.dim import Dim, product
 from minirelax.ir.graph import Atom, Const, RunCond, RunScan, RunWhile, Var
-from minirelax.ir.lattice import Compatibility, bind
+from minirelax.ir.lattice import Compatibility, bare_name, bind
 from minirelax.ir.types import NUMPY_DTYPES, Callable, Shape, Tensor, Type, itemsize
 from minirelax.runtime.built import Reserve, Source, leaves
+from minirelax.runtime.frame import ZERO
 from minirelax.runtime.instructions import Comparison
 from minirelax.runtime.scope import Scope, Table
-from minirelax.runtime.size_slots import bare_name
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class _Carried:
 
 
 def emit_while(scope: Scope, expr: RunWhile) -> None:
-    """A loop: test, body, and back."""
+    """A loop: test, body, and back; an index out of range ends it, since what the test looks at then means nothing."""
     asm, table, args = scope.asm, scope.table, _given(scope, expr.args)
     carried = _Carried(scope, expr.init, expr.out, expr.spare)
     again, done, flag, cell = asm.label(), asm.label(), asm.slot("flag"), table.cell()
@@ -234,6 +234,11 @@ def emit_while(scope: Scope, expr: RunWhile) -> None:
     Body(table, expr.test, scope.depth + 1).run([*args, *carried.given], [cell])
     asm.load(flag, cell, NUMPY_DTYPES["bool"])
     asm.branch_if_zero(flag, done)
+    if table.may_fail:
+        failed, fine = asm.slot("failed"), asm.slot("fine")
+        asm.load(failed, table.error, NUMPY_DTYPES["i64"])
+        asm.compare(Comparison.EQ, fine, failed, ZERO)
+        asm.branch_if_zero(fine, done)
     carried.round(Body(table, expr.body, scope.depth + 1), args, [], [])
     asm.jump(again)
     asm.place(done)
@@ -253,7 +258,7 @@ def emit_scan(scope: Scope, expr: RunScan) -> None:
     asm.sub(first, length, scope.size(1)) if expr.reverse else asm.move(first, scope.size(0))
     read = [_slices(scope, x, first, expr.reverse) for x in expr.xs]
     written = [_slices(scope, y, first, expr.reverse) for y in expr.out[count:]]
-    slices = [Given(_slice(x.type), tuple(map(scope.size, x.type.shape[1:])), at) for x, (at, _) in zip(expr.xs, read, strict=True)]
+    slices = [_one_slice(scope, x.type, at) for x, (at, _) in zip(expr.xs, read, strict=True)]
     done, again, i, more = asm.label(), asm.label(), asm.slot("round"), asm.slot("more")
     one = scope.size(1)
     asm.move(i, scope.size(0))
@@ -278,8 +283,9 @@ def _slices(scope: Scope, x: Var, first: int, reverse: bool) -> tuple[int, int]:
     return at, step
 
 
-def _slice(type_: Tensor) -> Tensor:
-    return Tensor(type_.dtype, type_.shape[1:])
+def _one_slice(scope: Scope, type_: Tensor, address: int) -> Given:
+    """A slice of an array of this type, as the body's argument."""
+    return Given(Tensor(type_.dtype, type_.shape[1:]), tuple(map(scope.size, type_.shape[1:])), address)
 
 
 def _given(scope: Scope, args: tuple[Atom, ...]) -> list[Given]:

@@ -24,6 +24,7 @@ from minirelax.runtime.instructions import Status
 from minirelax.runtime.vm import machine
 
 TOO_DEEP = "a function calls itself too often"
+OUTSIDE = "an index is out of range of its axis"
 
 
 class Executable:
@@ -262,7 +263,7 @@ class Bound:
             if call.error[0]:
                 call.error[0] = 0
                 free.append(call)
-                raise IndexingError("an index is out of range of its axis", OUT_OF_RANGE)
+                raise IndexingError(OUTSIDE, OUT_OF_RANGE)
             if not plain:
                 made = call.results(arrays, made)
             free.append(call)
@@ -351,6 +352,8 @@ class _Call:
         self.values: dict[int, np.ndarray] = {}
         self.held = arrays, outputs  # whoever keeps a view of the memory of this call keeps that memory
         while status & 255 != Status.RETURN:
+            if self.error[0]:  # what Python would get, or finds to be wrong, means nothing
+                raise IndexingError(OUTSIDE, OUT_OF_RANGE)
             match Status(status & 255):
                 case Status.SCRATCH:
                     self.context.reserve_scratch(int(self.slots[FOUND] * 1.25) + 64)

@@ -41,11 +41,12 @@ from minirelax.ir.graph import (
     While,
 )
 from minirelax.ir.infer import mentioned_names
-from minirelax.ir.types import NUMPY_DTYPES, Callable, Shape, Storage, Tensor, Tuple, Type, itemsize, symbols
+from minirelax.ir.lattice import bare_name
+from minirelax.ir.types import NUMPY_DTYPES, Callable, Shape, Storage, Tensor, Tuple, Type, is_known, itemsize, symbols
 from minirelax.passes.plan_memory import LINE, tensor_bytes
 from minirelax.runtime.built import Action, Allocate, Check, Choose, Invoke, Library, Placed, Repeat, Source, Sweep
 from minirelax.runtime.instructions import Assembler, Comparison, Match
-from minirelax.runtime.size_slots import SizeSlots, bare_name
+from minirelax.runtime.size_slots import SizeSlots
 
 if TYPE_CHECKING:
     from minirelax.codegen.numba_cpu import KernelCode
@@ -66,6 +67,7 @@ class Table:
         self.called: dict[str, None] = {}  # functions that become programs of their own
         self.constants: dict[str, tuple[int, Source]] = {}  # of the module: slot of the address, how Python finds the array
         self.values = 0
+        self.may_fail = any(c.may_fail for c in codes.values())  # may an index be out of range?
 
     def start(self) -> None:
         """The slots that are filled in every call; after those of the arguments, which come first."""
@@ -115,6 +117,7 @@ class Scope:
         self.alias: dict[str, str] = {}  # variable -> the one whose memory it is
         self.reshaped: set[str] = set()  # variables that see that memory under another shape
         self.tuples: dict[str, tuple[Atom, ...]] = {}
+        self.sized: dict[str, Type] = {}  # a variable of unknown size -> the known type of what it is an alias of
         self.storages: dict[str, Dim] = {}  # storage (or unplanned tensor) -> offset in this scope's memory
         self.storage_of: dict[str, str] = {}  # tensor -> its storage
         self.total: Dim = 0  # bytes of this scope's memory
@@ -155,12 +158,18 @@ class Scope:
                 self._same(mine, theirs)
         else:
             self.alias[new.name] = self.root(old.name)
+            if not is_known(new.type) and is_known(before := self.known_type(old)):
+                self.sized[new.name] = before
             if reshaped or old.name in self.reshaped:
                 self.reshaped.add(new.name)
 
     def root(self, name: str) -> str:
         """The variable that owns the memory."""
         return self.alias.get(name, name)
+
+    def known_type(self, v: Var) -> Type:
+        """Its type; where that leaves sizes open, the type of the same array under another name that does not."""
+        return self.sized.get(v.name, v.type)
 
     def flat(self, atom: Atom) -> Iterator[Atom]:
         """A value's parts that are no tuples."""
@@ -182,7 +191,7 @@ class Scope:
 
     def known(self, type_: Type) -> bool:
         """Are all sizes known at entry?"""
-        return is_sized(type_) and symbols(type_) <= self.entry_symbols
+        return is_known(type_) and symbols(type_) <= self.entry_symbols
 
     def bytes_of(self, type_: Tensor) -> int:
         """The slot that holds the bytes of a tensor."""
@@ -304,7 +313,8 @@ class Scope:
 
     def placed(self, var: Var) -> Placed:
         """A tensor in memory of the program."""
-        return Placed(var.type.dtype, tuple(map(self.size, var.type.shape)), self.address(var))
+        type_ = self.known_type(var)
+        return Placed(type_.dtype, tuple(map(self.size, type_.shape)), self.address(var))
 
     # ------------------------------------------------------------------ the function's statements
 
@@ -460,9 +470,4 @@ class Scope:
         return "memory", self.placed(a)
 
 
-def is_sized(type_: Type) -> bool:
-    """Is it a tensor all of whose sizes have names?"""
-    return isinstance(type_, Tensor) and type_.shape is not None and None not in type_.shape
-
-
-__all__ = ["Scope", "Table", "is_sized"]
+__all__ = ["Scope", "Table"]

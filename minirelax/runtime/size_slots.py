@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from minirelax.errors import CodegenError
 from minirelax.ir.dim import Atom, Dim, DimExpr, symbol
+from minirelax.ir.lattice import bare_name
 from minirelax.runtime.instructions import Assembler
 
 
@@ -79,16 +80,3 @@ class SizeSlots:
         for f in factors[2:]:
             asm.mul(slot, slot, f)
         return slot
-
-
-def bare_name(d: Dim) -> str | None:
-    """The name of a size that stands alone."""
-    if (
-        isinstance(d, DimExpr)
-        and len(d.terms) == 1
-        and d.terms[0][1] == 1
-        and len(d.terms[0][0]) == 1
-        and isinstance(d.terms[0][0][0], str)
-    ):
-        return d.terms[0][0][0]
-    return None

@@ -197,6 +197,11 @@ def body_without_return(x):
 
 
 @mr.jit
+def endless(x):
+    return mr.while_loop(lambda x: x.shape[0] < 10, np.sqrt, x)
+
+
+@mr.jit
 def other_containers(x):
     return mr.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1], 2), (0, x))
 
@@ -490,6 +495,10 @@ cond: pred is of type str, not a truth value
 fori_loop: one value is carried, but body returns None
   at test_bad_input.py   return mr.fori_loop(0, 3, body, x)
   hint: return the same containers; each * is an array or a number"""),
+    "condition: always true": (endless, (X,), ArgumentError, """\
+while_loop: what the condition returns is always true: the loop never ends
+  at test_bad_input.py   return mr.while_loop(lambda x: x.shape[0] < 10, np.sqrt, x)
+  hint: compute the condition from what the body changes"""),
     "body: containers": (other_containers, (X,), ArgumentError, """\
 while_loop: (*, *) is carried, but the body returns (*, *, *)
   at test_bad_input.py   return mr.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1], 2), (0, x))

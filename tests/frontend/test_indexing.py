@@ -207,6 +207,17 @@ def test_data_dependent_sizes_take_no_guards():
         jit(f, target="interpret")(np.array([1.0, 2.0]))
 
 
+@settings(FEW, max_examples=40)
+@given(slices, st.lists(st.sampled_from([-1.0, 1.0, 2.0]), max_size=6))
+def test_slices_of_data_dependent_sizes(key, values):
+    x = np.array(values)
+    f = jit(lambda x: (x[x > 0][key], x[x > 0][:-1] * x[x > 0][1:]), target="interpret")
+    for given_x in (x, np.append(x, 3.0), x[:0]):
+        kept = given_x[given_x > 0]
+        agree(f(given_x)[0], kept[key])
+        agree(f(given_x)[1], kept[:-1] * kept[1:])
+
+
 def test_iteration_unrolls_and_membership_is_a_branch():
     f = jit(lambda x: sum(row * (i + 1) for i, row in enumerate(x)), target="interpret")
     agree(f(filled((3, 2))), sum(row * (i + 1) for i, row in enumerate(filled((3, 2)))))

@@ -140,6 +140,21 @@ def test_questions_about_entries_are_guards():
     assert f(X, (3, 4)) == 66 and f(X, (2, 6)).shape == (2, 6) and f(X, (9, 1)) == 66 and len(f.compilations) == 2
 
 
+@pytest.mark.parametrize("target", ["interpret", "cpu"])
+def test_what_is_not_declared_is_as_it_comes(target):
+    """A dtype, a rank, or whatever an annotation for somebody else leaves open."""
+
+    def f(x: mr.Tensor["n"], y: f32[...], z: mr.Object, s: Shape):
+        return x * 2, y.shape, z + x, s[-1]
+
+    g = mr.jit(f, target=target)
+    doubled, shape, total, last = g(np.arange(3), np.zeros((2, 3), np.float32), X[:3], (4, 5, 6))
+    assert doubled.dtype == np.int64 and same((shape, last), ((2, 3), 6)) and total.tolist() == [0, 2, 4]
+    assert same(g(X[:2], X, X[:2], (7,))[1:2], ((12,),))
+    with pytest.raises(ShapeError, match="f: argument x: expected .*: 2 axes, not 1"):
+        g(np.zeros((2, 2)), X, X, (1,))
+
+
 def test_weights_and_mutation_beside_shapes():
     @mr.jit(target="interpret", constants="w")
     def f(w, x, s: Shape(ndim=2)):

@@ -76,6 +76,15 @@ def test_functions_of_containers():
     np.testing.assert_array_equal(got["pair"].second.first, x)
 
 
+def test_taking_the_leaves_of_a_known_structure():
+    _, tree = flatten({"a": 1, "b": [Pair(2, None), ()]})
+    assert tree.take({"b": [Pair(5, None), ()], "a": 4}) == [4, 5]
+    others = {"a": 1}, {"a": 1, "b": [Pair(2, 3), ()]}, {"a": 1, "b": (Pair(2, None), ())}, {"a": 1, "c": 2}, 1, None
+    for other in (*others, {"a": 1, "b": [Pair(2, None), (), 3]}, {"a": (), "b": [Pair(2, None), ()]}):
+        assert tree.take(other) is None
+    assert str(tree) == "{'a': *, 'b': [Pair(first=*, second=None), ()]}"
+
+
 def test_another_structure_is_another_program():
     f = jit(lambda xs: sum(x.sum() for x in xs), target="interpret")
     assert f([np.ones(2)]) == 2 and f([np.ones(2), np.ones(3)]) == 5 and f((np.ones(2),)) == 2

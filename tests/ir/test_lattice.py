@@ -133,6 +133,7 @@ def test_a_call_with_coarser_arguments_is_refused_or_has_a_coarser_result(signat
     ("Callable[[f32[n]], f32[n]]", "Callable[[f32[m]], f32[m]]", "Callable[[f32[m]], f32[m]]"),
     ("Callable[[f32[n]], f32[n]]", "Callable[[f32[m]], f32[2*m]]", "Callable[[f32[m]], f32[_]]"),
     ("Callable[[f32[n]], f32[4]]", "Callable[[f32[n, m]], f32[4]]", "Callable[..., f32[4]]"),
+    ("Callable[[f32[n]], f32[n]]", "Callable[[f32[n], f32[m]], f32[n]]", "Callable[..., f32[_]]"),
     ("Callable[[f32[n]], f32[n]]", "Callable[..., f32[4]]", "Callable[..., f32[_]]"),
     ("Callable[[f32[n]], f32[n]]", "Callable[..., Object]", "Callable[..., Object]")])
 def test_join(a, b, both):
@@ -162,6 +163,7 @@ def test_compatibility(wanted, given_, fit):
 @pytest.mark.parametrize("wanted, given_, fit", [
     ("[[f32[n]], f32[2*n]]", "[[f32[m]], f32[2*m]]", PASS),                    # names of a signature are its own
     ("[[f32[n + 1], Shape([n])], f32[n]]", "[[f32[m + 1], Shape([m])], f32[m]]", PASS),
+    ("[[f32[n]], f32[m]]", "[[f32[j]], f32[k]]", PASS),                           # no parameter binds m: it may be anything
     ("[[f32[n]], f32[n]]", "[[f32[m]], f32[m + 1]]", DISJOINT), ("[[f32[n]], f32[n]]", "[[f32[m]], f32[4]]", UNPROVEN),
     ("[[f32[n]], f32[_]]", "[[f32[n]], f32[n]]", PASS), ("[[f32[n]], f32[n]]", "[[f32[n]], f32[_]]", UNPROVEN),
     ("[[f32[4]], f32[4]]", "[[f32[n]], f32[n]]", UNPROVEN), ("[[f32[n]], f32[n]]", "[[f32[4]], f32[4]]", UNPROVEN),
@@ -204,6 +206,8 @@ LAYER = Callable([f32["n", 4], f32[4, "m"]], f32["n", "m"])
     (FUSED, ["f32[6]", "f32[6]", "Shape([3])"], "f32[6]"), (FUSED, ["f32[6]", "f32[6]", "Shape(ndim=1)"], "f32[_]"),
     (LAYER, ["f32[m, 4]", "f32[4, n]"], "f32[m, n]"),                   # the caller's names, all replaced at once
     (LAYER, ["f32[_, 4]", "f32[4, 2]"], "f32[_, 2]"),
+    (parse_type("Callable[[f32[n], f32[n]], f32[n]]"), ["f32[a]", "f32[b]"], "f32[a]"),       # a == b is left to the run
+    (parse_type("Callable[[f32[n], f32[n]], f32[n]]"), ["f32[_]", "f32[b]"], "f32[b]"),
     (parse_type("Callable[[f32[n]], Callable[[f32[n]], f32[n]]]"), ["f32[4]"], "Callable[[f32[n]], f32[n]]"),   # closed
     (parse_type("Callable[[f32[n]], Tuple[f32[k], Shape([n, k]), f32[n]]]"), ["f32[4]"], "Tuple[f32[_], Shape(ndim=2), f32[4]]"),
     (parse_type("Callable[..., f32[n, 4]]"), ["Object", "f32[n]"], "f32[_, 4]"),

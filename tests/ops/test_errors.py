@@ -15,7 +15,7 @@ SHAPES = [
     (OPS["add"](Var("x", f32["n"]), Const(1.0, "f32")), (f32["_"], f32[()]), "a size of f32[_] is known only at run time"),
     (OPS["add"](None, None), (f32["n", 2], f32["n", 3]), "axis -1 has sizes 2 and 3, which differ"),
     (OPS["add"](None, None), (f32["n", 2], f32["m", 1]), "axis -2 has sizes n and m, which cannot be shown equal"),
-    (OPS["exp"](None), (f32[...],), "a size of f32[...] is known only at run time"),
+    (OPS["exp"](None), (f32[...],), "the rank of f32[...] is known only at run time"),
     (OPS["max"](None, (0,)), (f32[0],), "zero-size array to reduction operation maximum which has no identity"),
     (OPS["min"](None, (1,)), (f32["n", 0],), "zero-size array to reduction operation minimum which has no identity"),
     (OPS["argmax"](None, 0), (f32[0, 3],), "attempt to get argmax of an empty sequence"),

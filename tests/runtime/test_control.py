@@ -311,7 +311,8 @@ def test_a_loop_reserves_its_memory_once(monkeypatch):
 
 
 def test_what_a_loop_does_not_change_is_not_copied():
-    text = LOOP.replace("(v0, y, v2)\n        output(v3)", "(v0, x, v2)\n        output(v3)").replace("multiply(x, 0.5)", "multiply(y, 0.5)")
+    text = LOOP.replace("(v0, y, v2)\n        output(v3)", "(v0, x, v2)\n        output(v3)")
+    text = text.replace("multiply(x, 0.5)", "multiply(y, 0.5)")
     agrees(text, (array(4), np.array(3)))
     table = compile_module(parse(text)).table
     assert sum(line.split()[1] == "MOVE" for line in table.splitlines()) == 2 * 3 + 3 * 2     # x has two buffers, but never turns
@@ -325,10 +326,11 @@ def test_a_recursion_without_end_is_an_error():
 
 def test_a_call_whose_argument_does_not_fit():
     text = """
-def main(x: f32[n]) -> f32[_]:
+def main(x: f32[n]) -> f32[2]:
     with dataflow():
         v0: f32[_] = unique(x)
-        v1: f32[_] = pairs(v0)
+        s: Shape([2]) = shape(2)
+        v1: f32[2] = pairs(v0, s)
         output(v1)
     return v1
 
@@ -339,10 +341,51 @@ def pairs(x: f32[2*m], s: Shape([m])) -> f32[m]:
         v1: f32[m] = sum(v0, axes=(1,), keepdims=False)
         output(v1)
     return v1
-""".replace("pairs(v0)", "pairs(v0, s)").replace("v0: f32[_] = unique(x)", "v0: f32[_] = unique(x)\n        s: Shape([2]) = shape(2)")
-    text = text.replace("v1: f32[_] = pairs", "v1: f32[2] = pairs").replace("-> f32[_]", "-> f32[2]")
-    module = parse(text)
-    run = compile_module(module).bind()
+"""
+    run = compile_module(parse(text)).bind()
     np.testing.assert_array_equal(run([np.float32([1, 1, 2, 3, 4])])[0], [3, 7])
     with pytest.raises(ShapeError):
-        run([np.float32([1, 1, 2, 3])])
+        run([np.float32([1, 1, 2])])
+
+
+def test_a_result_whose_size_its_type_leaves_open():
+    text = """
+def main(x: f32[n], s: Shape([m, 2]), p: Tuple[f32[m], f32[n]]) -> Tuple[f32[_], f32[_]]:
+    with dataflow():
+        v0: f32[n] = p[1]
+        v1: f32[n] = add(x, v0)
+        v2: f32[_] = match_cast(v1, f32[_])
+        v3: f32[m] = p[0]
+        v4: f32[_] = match_cast(v3, f32[_])
+        v5: Tuple[f32[_], f32[_]] = (v2, v4)
+        output(v5)
+    return v5
+"""
+    program = compile_module(parse(text))
+    y, z = program(array(3), (2, 2), (array(2), array(3)))
+    np.testing.assert_array_equal(y, 2 * array(3))
+    np.testing.assert_array_equal(z, array(2))
+    with pytest.raises(ShapeError, match=r"argument p.*\(3,\).*m = 2"):
+        program(array(3), (2, 2), (array(3), array(3)))
+
+
+def test_a_call_that_nobody_reads_still_checks_its_arguments():
+    text = """
+def main(x: f32[n], y: f32[m]) -> f32[n]:
+    with dataflow():
+        v0: f32[n] = pair(x, y)
+        v1: f32[n] = exp(x)
+        output(v1)
+    return v1
+
+@private
+def pair(x: f32[n], y: f32[n]) -> f32[n]:
+    with dataflow():
+        v0: f32[n] = add(x, y)
+        output(v0)
+    return v0
+"""
+    program = compile_module(parse(text))
+    np.testing.assert_allclose(program(array(3), array(3))[0], np.exp(array(3)), rtol=1e-6)
+    with pytest.raises(ShapeError):
+        program(array(3), array(2))

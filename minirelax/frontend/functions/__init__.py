@@ -4,7 +4,7 @@
 (True, True)
 """
 
-from minirelax.frontend.functions import contract, create, join, linalg, move, reduce, scan, select, special, statistics
+from minirelax.frontend.functions import contract, create, join, linalg, move, reduce, scan, select, sets, special, statistics
 from minirelax.frontend.functions.registry import FUNCTIONS, public
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "reduce",
     "scan",
     "select",
+    "sets",
     "special",
     "statistics",
 ]

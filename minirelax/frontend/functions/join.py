@@ -16,6 +16,8 @@ from minirelax.frontend.promotion import name_of
 from minirelax.frontend.size import Size
 from minirelax.frontend.views import reshape
 from minirelax.ir.dim import Dim
+from minirelax.ir.graph import MatchCast
+from minirelax.ir.types import Tensor
 
 
 @function("concatenate", "concat")
@@ -174,14 +176,14 @@ def tile(A, reps):
 
 @function("repeat")
 def repeat(a, repeats, axis=None):
-    """Each element repeated."""
+    """Each element repeated.  With counts that are traced, only the data decides the size."""
     x = asarray(a)
     if axis is None:
         x, axis = x.ravel(), 0
     if not isinstance(repeats, int | np.integer | Size):
-        counts = np.asarray(repeats) if not operands.is_traced(repeats) else None
-        if counts is None:
-            raise UnsupportedError("np.repeat with traced repeats has no known size", "give one integer")
+        if operands.is_traced(repeats):
+            return _repeated_by(x, repeats, axis_number(axis, x.ndim))
+        counts = np.asarray(repeats)
         if counts.size > 1:
             places = np.repeat(np.arange(counts.size), counts)
             require_equal(x.dims[axis_number(axis, x.ndim)], counts.size, "repeats and the axis have sizes")
@@ -293,6 +295,23 @@ def _repeated(x: TracedArray, own: tuple[Dim, ...], reps: tuple[Dim, ...], befor
     wide = tuple(d for pair in ((r, s) if before else (s, r) for r, s in zip(reps, own, strict=True)) for d in pair)
     spread = b.op("broadcast_to", reshape(b, x.atom, apart), shape=wide)
     return x.derived(reshape(b, spread, tuple(r * s for r, s in zip(reps, own, strict=True))))
+
+
+def _repeated_by(x: TracedArray, repeats: object, at: int) -> TracedArray:
+    """Repetition by an array of counts: a fresh size, which the same counts always give."""
+    from minirelax.frontend.functions.sets import counting_numbers
+
+    b, counts = x.builder, counting_numbers(repeats, "repeat")
+    if counts.ndim > 1:
+        raise ShapeError("object too deep for desired array: np.repeat needs counts along one axis")
+    if counts.dims and counts.dims != (1,):
+        require_equal(x.dims[at], counts.dims[0], "repeats and the axis have sizes")
+    counts = operands.broadcast(counts, (x.dims[at],))
+    key = ("repeat", b.meaning(counts.atom))
+    if key not in b.memory:
+        b.memory[key] = b.inner_size()
+    shape = (*x.dims[:at], b.memory[key], *x.dims[at + 1 :])
+    return x.derived(b.emit(MatchCast(b.op("repeat", x.atom, counts.atom, axis=at), Tensor(x.type.dtype, shape))))
 
 
 def _rolled(x: TracedArray, shift: object, at: int) -> TracedArray:

@@ -11,8 +11,6 @@ from minirelax.frontend.functions.registry import function
 from minirelax.frontend.operands import as_dtype, asarray, axis_number, promoted_arrays
 from minirelax.frontend.promotion import accumulator, floating, name_of
 from minirelax.frontend.ufuncs import call_ufunc, emit
-from minirelax.ir.graph import MatchCast
-from minirelax.ir.types import Tensor
 
 
 @function("cumsum")
@@ -126,14 +124,6 @@ def argsort(a, axis=-1, kind=None, *, stable=None):
     return x.derived(x.builder.op("argsort", x.atom, axis=at))
 
 
-@function("unique", "unique_values")
-def unique(ar):
-    """The distinct elements, ascending.  How many there are, only the data decides."""
-    x = asarray(ar)
-    b = x.builder
-    return x.derived(b.emit(MatchCast(b.op("unique", x.atom), Tensor(x.type.dtype, (b.inner_size(),)))))
-
-
 @function("searchsorted")
 def searchsorted(a, v, side="left"):
     """Where each value would go into an ascending array."""
@@ -162,16 +152,6 @@ def interp(x, xp, fp):
     inside = y0 + (x - x0) * ((y1 - y0) / emit("where", x1 == x0, as_dtype(1.0, "f64"), x1 - x0))
     inside = emit("where", x >= xs[-1], ys[-1], inside)
     return emit("where", x <= xs[0], ys[0], inside)
-
-
-@function("isin")
-def isin(element, test_elements, assume_unique=False, invert=False):
-    """Is each element among the others?"""
-    from minirelax.frontend.functions.reduce import any_
-
-    x, tests = asarray(element), asarray(test_elements)
-    found = any_(x[..., None] == tests.ravel(), -1)
-    return call_ufunc(np.logical_not, (found,)) if invert else found
 
 
 def _running(name: str, a: object, axis: object, dtype: object) -> TracedArray:

@@ -8,11 +8,14 @@ from minirelax.errors import ArgumentError, ShapeError, UnsupportedError
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.move import swapaxes
 from minirelax.frontend.functions.registry import function
+from minirelax.frontend.indexing import Places, normalise
 from minirelax.frontend.indexing import nonzero as nonzero_indices
-from minirelax.frontend.operands import as_dtype, asarray, axis_number, broadcast_shape, conform, kind
+from minirelax.frontend.operands import as_dtype, asarray, axis_number, broadcast_shape, conform, is_traced, kind
 from minirelax.frontend.promotion import promote
+from minirelax.frontend.size import Size
 from minirelax.frontend.ufuncs import call_ufunc, emit, store
 from minirelax.ir.dim import maximum, minimum
+from minirelax.ir.graph import Const
 
 
 @function("where")
@@ -105,6 +108,43 @@ def compress(condition, a, axis=None):
 def extract(condition, arr):
     """The elements where the condition holds."""
     return compress(asarray(condition).ravel(), asarray(arr).ravel())
+
+
+@function("delete")
+def delete(arr, obj, axis=None):
+    """The array without the slices that an index names: an integer, a slice, a mask or indices, which may be traced."""
+    from minirelax.frontend.functions.join import concatenate
+
+    x = asarray(arr)
+    if axis is None:
+        x, axis = x.ravel(), 0
+    at = axis_number(axis, x.ndim)
+    before, n = (slice(None),) * at, x.dims[at]
+    if isinstance(n, int) and not is_traced(obj):
+        return x.take(np.delete(np.arange(n), obj), at)
+    (step,) = normalise(x, (*before, obj))[at : at + 1] if isinstance(obj, int | np.integer | slice | Size) else (None,)
+    if isinstance(step, Places) and step.step == 1:
+        start, stop = x.builder.size(step.start), x.builder.size(step.start + step.size)
+        return concatenate((x[(*before, slice(None, start))], x[(*before, slice(stop, None))]), at)
+    keep = x.derived(x.builder.op("full", Const(True, "bool"), shape=(n,)))
+    keep[obj] = False
+    return compress(keep, x, at)
+
+
+@function("trim_zeros")
+def trim_zeros(filt, trim="fb"):
+    """A vector without the zeros at its front ("f") and back ("b")."""
+    from minirelax.frontend.functions.scan import cumsum
+
+    x = asarray(filt)
+    if x.ndim != 1:
+        raise UnsupportedError("np.trim_zeros of several axes is not supported in a compiled function", "trim one axis")
+    inside, keep = x != 0, x.derived(x.builder.op("full", Const(True, "bool"), shape=x.dims))
+    if "f" in trim.lower():
+        keep = keep & (cumsum(inside) > 0)
+    if "b" in trim.lower():
+        keep = keep & (cumsum(inside[::-1]) > 0)[::-1]
+    return x[keep]
 
 
 @function("nonzero")

@@ -1,11 +1,13 @@
-"""What a function declares of its result: ``def f(x: f32["n"]) -> f32["n + 1"]``.
+"""What a function declares, against what it gets inside another trace and what it returns: ``(x: f32["n"]) -> f32["n + 1"]``.
 
 What tracing shows to be so needs no check.  A size that is another one is an error at once; equality with an undeclared size
-becomes a guard, as everywhere; what only the run shows is checked when the function returns (`Function.returns`).
+becomes a guard, as everywhere; what only the run shows is checked by it: of a result, when the function returns
+(`Function.returns`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,11 +15,10 @@ import numpy as np
 from minirelax.errors import ArgumentError, DTypeError, ShapeError
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.builder import Builder
-from minirelax.frontend.casts import match_cast
 from minirelax.frontend.operands import differ_hint, sizes_text
 from minirelax.frontend.size import Size
 from minirelax.ir.dim import Dim
-from minirelax.ir.graph import Atom, MatchCast, Var
+from minirelax.ir.graph import Atom, MakeShape, MatchCast, Var
 from minirelax.ir.types import Shape, Tensor, substitute_type, symbols
 
 UNKNOWN = 'name sizes that an argument has, or write "_" for one that only the run shows'
@@ -25,10 +26,14 @@ UNKNOWN = 'name sizes that an argument has, or write "_" for one that only the r
 
 @dataclass
 class Promises:
-    """The declared types of results, by value, that the run has to check; `function` is how errors call the function."""
+    """The declared types, by value, that the run has to check.
+
+    `function` is how errors call the function; `known` are the declared sizes, which its arguments show.
+    """
 
     b: Builder
     function: str
+    known: Mapping[str, Dim]
     types: dict[Atom, Tensor] = field(default_factory=dict)
 
     def kept(self, wanted: object, value: object, what: str = "the result") -> object:
@@ -42,13 +47,34 @@ class Promises:
             case Shape():
                 if not isinstance(value, tuple) or not all(isinstance(n, int | Size) for n in value):
                     raise DTypeError(f"{self.function}: {what}: expected {wanted}, got a value of type {type(value).__name__}")
-                return match_cast(value, self._own(wanted, what))
+                return tuple(map(self.b.size, self._shape(wanted, self.b.dims(value), what)))
             case dict() if isinstance(value, dict) and value.keys() == wanted.keys():
                 return type(value)((k, self.kept(wanted[k], v, f"{what}[{k!r}]")) for k, v in value.items())
             case list() | tuple() if isinstance(value, list | tuple) and len(value) == len(wanted):
                 parts = [self.kept(w, v, f"{what}[{i}]") for i, (w, v) in enumerate(zip(wanted, value, strict=True))]
                 return type(value)(parts) if type(value) in (list, tuple) else type(value)(*parts)
         raise ArgumentError(f"{self.function}: {what}: expected {wanted}, got a value of type {type(value).__name__}")
+
+    def passed(self, wanted: Tensor | Shape, value: TracedArray | tuple[Dim, ...], what: str) -> TracedArray | tuple[Dim, ...]:
+        """An argument, an array or the entries of a shape, which has the wanted type or is cast to it."""
+        if isinstance(wanted, Shape):
+            return self._shape(wanted, value, what)
+        x = self._array(wanted, value, what)
+        declared = self.types.get(x.atom) if isinstance(x.atom, Var) else None
+        return x if declared is None else x.derived(self.b.emit(MatchCast(x.atom, declared)), x.weak)
+
+    def _shape(self, wanted: Shape, dims: tuple[Dim, ...], what: str) -> tuple[Dim, ...]:
+        found = f"{self.function}: {what}: expected {wanted}, got {Shape(dims)}"
+        if wanted.ndim not in (None, len(dims)):
+            raise ShapeError(f"{found}: {len(dims)} {'entry' if len(dims) == 1 else 'entries'}, not {wanted.ndim}")
+        if wanted.values is None:
+            return dims
+        pairs = enumerate(zip(self._own(wanted, what).values, dims, strict=True))
+        new = tuple([self._is(d, own, f"{found}: entry {i} has sizes") for i, (d, own) in pairs])
+        new, old = (tuple(map(self.b.facts.resolve, x)) for x in (new, dims))
+        if new != old:
+            self.b.emit(MatchCast(self.b.emit(MakeShape(old)), Shape(new)))
+        return new
 
     def _array(self, wanted: Tensor, value: object, what: str) -> object:
         if isinstance(value, Size):
@@ -92,7 +118,6 @@ class Promises:
 
     def _own(self, wanted: Tensor | Shape, what: str) -> Tensor | Shape:
         """The declared type in our names of sizes."""
-        known = self.b.user_sizes
-        for name in sorted(symbols(wanted) - known.keys()):
+        for name in sorted(symbols(wanted) - self.known.keys()):
             raise ArgumentError(f"{self.function}: {what}: no argument shows the size {name} of {wanted}", UNKNOWN)
-        return self.b.resolve_type(substitute_type(wanted, {n: known[n] for n in symbols(wanted)}))
+        return self.b.resolve_type(substitute_type(wanted, dict(self.known)))
