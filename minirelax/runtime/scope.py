@@ -7,6 +7,7 @@ and memory of their own.  `Main` (build.py) is the scope that arguments enter; `
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from minirelax.errors import CodegenError
@@ -42,7 +43,7 @@ from minirelax.ir.graph import (
 )
 from minirelax.ir.infer import mentioned_names
 from minirelax.ir.lattice import bare_name
-from minirelax.ir.types import NUMPY_DTYPES, Callable, Shape, Storage, Tensor, Tuple, Type, is_known, itemsize, symbols
+from minirelax.ir.types import NUMPY_DTYPES, Callable, Object, Shape, Storage, Tensor, Tuple, Type, is_known, itemsize, symbols
 from minirelax.passes.plan_memory import LINE, tensor_bytes
 from minirelax.runtime.built import Action, Allocate, Check, Choose, Invoke, Library, Placed, Repeat, Source, Sweep
 from minirelax.runtime.instructions import Assembler, Comparison, Match
@@ -395,8 +396,7 @@ class Scope:
             self.table.action(Library(call.routine, self.sources(call.args), out, (), call.options, sizes))
         else:
             expected = tuple(map(self._expected, self.flat(b.var)))
-            args = self.sources(call.args)
-            self._with_results(b.var, lambda values: Library(call.routine, args, (), values, call.options, sizes, expected))
+            self._with_results(b.var, Library(call.routine, self.sources(call.args), (), (), call.options, sizes, expected))
 
     def _expected(self, var: Var) -> tuple[str | None, tuple[int | None, ...] | None]:
         """What is known of an array before the library routine that makes it has run."""
@@ -405,32 +405,40 @@ class Scope:
 
     def _python_control(self, b: Binding) -> None:
         """Calls of functions; control flow whose results have sizes that only running it tells."""
+        called, sources = self.table.called, self.sources
         match b.value:
             case CallFunction(function=name, args=args):
-                self.table.called[name] = None
-                action = lambda values: Invoke(("function", name), self.sources(args), values)  # noqa: E731
+                called[name] = None
+                self._with_results(b.var, Invoke(("function", name), sources(args), ()))
             case CallValue(callee=callee, args=args):
-                action = lambda values: Invoke(self.source(callee), self.sources(args), values)  # noqa: E731
+                action = Invoke(self.source(callee), sources(args), ())
+                self._with_results(b.var, action, f"the result of {callee}")
             case Cond(condition=c, then=then, otherwise=otherwise, args=args):
-                self.table.called |= {then: None, otherwise: None}
-                action = lambda values: Choose(self.source(c), then, otherwise, self.sources(args), values)  # noqa: E731
+                called |= {then: None, otherwise: None}
+                self._with_results(b.var, Choose(self.source(c), then, otherwise, sources(args), ()))
             case While(test=test, body=body, args=args, init=init):
-                self.table.called |= {test: None, body: None}
-                action = lambda values: Repeat(test, body, self.sources(args), self.sources(init), values)  # noqa: E731
+                called |= {test: None, body: None}
+                self._with_results(b.var, Repeat(test, body, sources(args), sources(init), ()))
             case Scan(body=body, args=args, init=init, xs=xs, length=length, reverse=reverse):
-                self.table.called[body] = None
+                called[body] = None
                 stacked = tuple((t.dtype, t.ndim) for t in b.var.type.items[len(init):])
-                action = lambda values: Sweep(  # noqa: E731
-                    body, self.sources(args), self.sources(init), self.sources(xs), self.size(length), reverse, stacked, values)
-        self._with_results(b.var, action)
+                parts = map(sources, (args, init, xs))
+                self._with_results(b.var, Sweep(body, *parts, self.size(length), reverse, stacked, ()))
 
-    def _with_results(self, var: Var, action) -> None:
-        """An action of Python's that gives fresh arrays: where they are from then on."""
-        results = [v for v in self.flat(var)]
-        values = [(self.table.value(), self.asm.slot(f"{v.name}.object")) for v in results]
-        self.table.action(action(tuple(values)))
+    def _with_results(self, var: Var, action: Action, checked: str = "") -> None:
+        """An action of Python's that gives fresh arrays: where they are from then on.
+
+        `checked` is how errors call results of which only a type that the caller wrote is known.
+        """
+        results = list(self.flat(var))
+        values = tuple((self.table.value(), self.asm.slot(f"{v.name}.object")) for v in results)
+        self.table.action(replace(action, values=values))
         for v, (index, slot) in zip(results, values, strict=True):
+            if checked and isinstance(v.type, Tensor | Shape):
+                self.asm.array(slot, None, None, self._check("array", v, -1, str(v.type), checked))
             self.bind_value(v, index, slot)
+            if checked:
+                self.match(Var(v.name, Object()), v.type, checked)
 
     def bind_value(self, var: Var, index: int, slot: int) -> None:
         """`var` is the array that Python holds as value `index`, with its object in `slot`."""

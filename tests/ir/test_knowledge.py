@@ -161,7 +161,7 @@ def test_contradictions_are_no_error():
     n, facts = dim("n"), ("n < 3", "n > 5", "n % 4 == 1", "n % 2 == 0", "n == 2*m", "n == 2*m + 1")
     known = Knowledge.of_facts(map(fact, facts))
     assert not any(known.admits({"n": i, "m": j}) for i in range(9) for j in range(9))
-    assert {known.prove(relation, n, 4) for relation in HOLDS} <= {True, False, None}      # whatever it says of no numbers is true
+    assert {known.prove(relation, n, 4) for relation in HOLDS} <= {True, False, None}       # of no numbers all is true
     assert known.prove("<", n, 3) is True and known.prove(">", n, 5) is True
 
 

@@ -389,3 +389,20 @@ def pair(x: f32[n], y: f32[n]) -> f32[n]:
     np.testing.assert_allclose(program(array(3), array(3))[0], np.exp(array(3)), rtol=1e-6)
     with pytest.raises(ShapeError):
         program(array(3), array(2))
+
+
+def test_the_result_of_a_function_that_is_a_value_is_what_its_type_says():
+    chosen = "f: Callable[[f32[m]], f32[m]] = cond(p, first, second)"
+    text = VALUES.replace(chosen, """v7: Callable[..., Object] = cond(p, first, second)
+    with dataflow():
+        f: Callable[[f32[m]], f32[m]] = match_cast(v7, Callable[[f32[m]], f32[m]])
+        output(f)""").replace("second() -> Callable[[f32[m]], f32[m]]", "second() -> Callable[[f32[m]], f32[2*m]]")
+    text = text.replace("twice(x: f32[m]) -> f32[m]", "twice(x: f32[m]) -> f32[2*m]").replace(
+        "v0: f32[m] = multiply(x, 2.0)", "v0: f32[2*m] = concatenate((x, x), axis=0)").replace(
+        "v7: Callable[..., Object]", "v7: Callable[[f32[m]], f32[_]]")
+    module = parse(text)
+    program = compile_module(module)
+    np.testing.assert_allclose(program(array(3), np.array(True))[0], array(3) + 2, rtol=1e-6)
+    for call in (lambda: interpret(module, array(3), np.array(False)), lambda: program(array(3), np.array(False))):
+        with pytest.raises((ShapeError, RunError), match="6"):
+            call()
