@@ -3,7 +3,9 @@
 1. A name is bound once in a function.  2. Every read is of an earlier name, with the type it was bound with.  3. A binding's
 type is what `infer` gives.  4. A size is bound before it is used: by standing alone in a parameter's shape (or `Shape`) or in a
 match_cast.  5. After a dataflow block only its outputs are read.  6. Calls fit what they call.  7. A dataflow block has no
-effects and no control flow.  8. A result can be what the function declares.  9. Kernels are well formed (`verify_kernel`).
+effects and no control flow.  8. A result can be what the function declares.  9. A statement writes each of its outputs once and
+reads none of them, and a tensor is not read once another one lives in its storage.  10. Kernels are well formed
+(`verify_kernel`), and there is a public function.
 
 >>> from minirelax.ir.parser import parse
 >>> verify(parse('''
@@ -21,6 +23,7 @@ from __future__ import annotations
 from minirelax.errors import CompileError, VerifyError
 from minirelax.ir.dim import less_equal, product
 from minirelax.ir.graph import (
+    Alias,
     AllocStorage,
     AllocTensor,
     Atom,
@@ -30,6 +33,8 @@ from minirelax.ir.graph import (
     Expr,
     Function,
     Heap,
+    MakeTuple,
+    MatchCast,
     MatchShape,
     Module,
     RunCond,
@@ -38,6 +43,7 @@ from minirelax.ir.graph import (
     RunScan,
     RunWhile,
     Scan,
+    TupleItem,
     Var,
     View,
     While,
@@ -73,6 +79,8 @@ def verify(module: Module) -> None:
         if not is_name(name):
             raise VerifyError(f"{name!r} cannot be a name", where="")
         seen.add(name)
+    if module.functions and all(f.private for f in module.functions):
+        raise VerifyError("the module has no public function", "a call of the program runs the first one", where="")
     for kernel in module.kernels:
         verify_kernel(kernel)
     for function in module.functions:
@@ -88,6 +96,9 @@ class _Verifier:
         self.bound: set[str] = set(self.scope)
         self.functions = {f.name: f for f in module.functions}
         self.sizes: set[str] = set()
+        self.homes: dict[str, frozenset[str]] = {}          # a value -> the tensors in planned memory that it may be
+        self.storage_of: dict[str, str] = {}                # such a tensor -> its storage
+        self.tenants: dict[str, str] = {}                   # a storage -> the tensor that lives there now
         self.at: Binding | str = f"def {function.name}(...)"
 
     def fail(self, what: str, hint: str = "") -> None:
@@ -149,10 +160,23 @@ class _Verifier:
         for name, attribute in value.attributes().items():
             self._check_sizes(attribute, name)
         if binding.var is None:
-            return self._check_effect(value)
+            self._check_effect(value)
+            return self._check_written(value)
         self._check_type(binding.var, value)
+        self._settle(binding.var, value)
         self._check_sizes(binding.var.type, f"the type of {binding.var.name}")
         self._bind(binding.var)
+
+    def _settle(self, var: Var, value: Expr) -> None:
+        """Note where a value lives: a tensor moves into its storage; what shows others is where they are."""
+        match value:
+            case AllocTensor(storage=(Var(name=storage),)):
+                self.homes[var.name], self.storage_of[var.name] = frozenset((var.name,)), storage
+                self.tenants[storage] = var.name
+            case View() | MatchCast() | Alias() | MakeTuple() | TupleItem():
+                found = [self.homes[a.name] for a in value.operands() if isinstance(a, Var) and a.name in self.homes]
+                if found:
+                    self.homes[var.name] = frozenset().union(*found)
 
     def _check_type(self, var: Var, value: Expr) -> None:
         inferred = self._inferred(lambda: infer_binding(value, self.module))
@@ -182,6 +206,16 @@ class _Verifier:
             needed = product(type_.shape) * itemsize(type_.dtype)
             if not isinstance(storage.type, Storage) or less_equal(storage.type.bytes + 1, needed):
                 self.fail(f"a tensor of {needed} bytes does not fit into {storage.type}")
+
+    def _check_written(self, value: Expr) -> None:
+        """No output is written twice, or read by the statement that writes it."""
+        written = [v.name for v in (*getattr(value, "out", ()), *getattr(value, "spare", ())) if isinstance(v, Var)]
+        others = [a.name for a in value.operands() if isinstance(a, Var)]
+        for name in written:
+            if written.count(name) > 1:
+                self.fail(f"{name} is written twice by one statement", "give each output memory of its own")
+            if others.count(name) > 1:
+                self.fail(f"{name} is read by the statement that writes it", "allocate another tensor for the output")
 
     def _check_effect(self, value: Expr) -> None:
         match value:
@@ -223,6 +257,10 @@ class _Verifier:
                 self.fail(f"{atom.name} is read, but not bound before", hint)
             if known is not atom and known.type != atom.type:
                 self.fail(f"{atom.name} is read with type {atom.type}, but was bound with {known.type}")
+            for tensor in self.homes.get(atom.name, ()):
+                if (tenant := self.tenants[self.storage_of[tensor]]) != tensor:
+                    self.fail(f"{atom.name} is read, but {tenant} lives in its storage by now",
+                              "a storage is free after the last read of the tensor in it, through any view")
 
     def _bind(self, var: Var) -> None:
         if var.name in self.bound:

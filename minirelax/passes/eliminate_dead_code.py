@@ -36,7 +36,6 @@ from minirelax.ir.graph import (
     CallValue,
     Cond,
     Dataflow,
-    Expr,
     Function,
     MakeShape,
     MakeTuple,
