@@ -51,9 +51,9 @@ def write_control(r: random.Random, lines: int = 4, sizes_change: bool = True) -
 class Control(Program):
     """A program whose arguments `k` and `p` are a small number and a flag."""
 
-    def function(self):
-        """The program as a Python function of its arguments."""
-        scope: dict = {"np": np, "mr": mr}
+    def function(self, kept=lambda f: f):
+        """The program as a Python function of its arguments; `kept` decorates the functions that it calls."""
+        scope: dict = {"np": np, "mr": mr, "kept": kept}
         exec(self.text, scope)
         return scope["program"]
 
@@ -94,7 +94,7 @@ class Block:
         """Run the lines; keep them if the values that they define are worth it."""
         if not lines:
             return False
-        scope = {"np": np, "mr": mr} | {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in self.values.items()}
+        scope = {"np": np, "mr": mr, "kept": lambda f: f} | {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in self.values.items()}
         before = set(scope)
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -136,7 +136,7 @@ class Block:
         """A condition."""
         x = self.result()
         return self.r.choice(
-            ("p", "~p", f"{x}.sum() > 0", f"{x}.sum() % 2 == 0", f"np.any({x} > 1)", "k > 1", "k", f"{self.pick(1) or 'np.ones(2)'}.shape[0] > 2")
+            ("p", "~p", f"np.sum({x}) > 0", f"np.sum({x}) % 2 == 0", f"np.any({x} > 1)", "k > 1", "k", f"{self.pick(1) or 'np.ones(2)'}.shape[0] > 2")
         )
 
     def inside(self, params: list[str], given: list[object], share: float = 0.35) -> Block:
@@ -159,7 +159,7 @@ class Block:
         if kind < 0.45 and same:
             return r.choice(same)
         x = self.result()
-        choices = [f"{name} + 1", f"{name} * {x}.sum()", f"np.where({self.truth()}, {name}, 1)", f"{name} - {r.choice(others)}"]
+        choices = [f"{name} + 1", f"{name} * np.sum({x})", f"np.where({self.truth()}, {name}, 1)", f"{name} - {r.choice(others)}"]
         if shape:
             choices += [f"{name}[::-1]", f"np.cumsum({name}, axis={r.randint(-len(shape), len(shape) - 1)})"]
             choices += [f"np.sort({name}, axis=0)", f"{name}.reshape(-1)[::-1].reshape({name}.shape)", f"({name} + {x})[:{len(value)}]"]
@@ -167,7 +167,7 @@ class Block:
         if len(shape) == 2:
             choices += [f"{name}.T", f"{name} @ {name}.T", f"{name}.T.reshape({name}.shape)"]
         elif not shape:
-            choices += [f"{x}.sum()", f"{name} // 2", r.choice("0123")]
+            choices += [f"np.sum({x})", f"{name} // 2", r.choice("0123")]
         if isinstance(value, bool | int):
             return f"{name} + {r.choice('012')}"
         text = r.choice(choices)
@@ -246,10 +246,28 @@ def write(b: Block) -> list[str] | None:
         return None
     x, at = b.r.choice(own), b.r.choice(("...", "0", "1:", "::2", "-1", f"k % max(1, {b.r.choice(own)}.shape[0])"))
     name = b.new()
-    return [f"{x}[{at}] {b.r.choice(('=', '+=', '-='))} {b.r.choice((b.pick() or '1', '1', '2'))}", f"{name} = {x}.sum()"]
+    return [f"{x}[{at}] {b.r.choice(('=', '+=', '-='))} {b.r.choice((b.pick() or '1', '1', '2'))}", f"{name} = np.sum({x})"]
 
 
-LINES = (elementwise, elementwise, choose, reduce, move, move, product, constant, of_unknown_size, write, write)
+def call(b: Block) -> list[str] | None:
+    """A function of its own, which sees only what it is passed; called twice."""
+    name, r = b.new(), b.r
+    passed = [b.pick() for _ in range(r.randint(1, 3))]
+    params = [f"{name}_{i}" for i in range(len(passed))]
+    block = Block(r, {p: b.values[v] for p, v in zip(params, passed, strict=True)}, b.sizes_change, b.depth + 1, b.counter)
+    block.values |= {"p": np.asarray(r.random() < 0.5), "k": np.asarray(r.randint(0, 3))}
+    block.fill(r.choice((1, 2, 3)), 0.3)
+    results = [block.result() for _ in range(r.choice((1, 1, 2)))]
+    like = [r.choice([v for v in b.values if _kind(b.values[v]) == _kind(b.values[w])]) for w in passed]
+    return [
+        "@kept",
+        *_indented(f"def f{name}({', '.join([*params, 'p', 'k'])}):", [*block.lines, f"return {_tuple(results)}"]),
+        f"{_tuple([b.new() for _ in results])} = f{name}({', '.join([*passed, 'p', 'k'])})",
+        *([f"{_tuple([b.new() for _ in results])} = f{name}({', '.join([*like, 'p', 'k'])})"] if r.random() < 0.5 else []),
+    ]
+
+
+LINES = (elementwise, elementwise, choose, reduce, move, move, product, constant, of_unknown_size, write, write, call)
 
 
 # ---------------------------------------------------------------- branches and loops
@@ -355,4 +373,4 @@ def scan(b: Block) -> list[str] | None:
     ]
 
 
-CONTROL = (cond, fori, while_, scan, cond, fori, while_, scan, elementwise, move, of_unknown_size)
+CONTROL = (cond, fori, while_, scan, cond, fori, while_, scan, call, elementwise, move, of_unknown_size)

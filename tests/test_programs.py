@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import minirelax as mr
+import tests.control_programs  # noqa: F401   more programs
 from minirelax.ir.graph import Module
 from minirelax.ir.interpret import interpret
 from tests.programs import PROGRAMS, Program, compare

@@ -1,6 +1,7 @@
 """README tells the truth: its example prints what it shows, and the continuous integration runs its commands."""
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import re
@@ -36,6 +37,18 @@ def test_programs_as_files(tmp_path, monkeypatch):
 
 def test_example_is_ten_lines():
     assert len(blocks("python")[0].strip().splitlines()) <= 10
+
+
+def test_control_flow_example():
+    first, second, *_ = blocks("python")
+    *lines, call = second.strip().splitlines()
+    assert len(lines) < 15
+    scope = {"__name__": "readme"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(first, "README.md", "exec"), scope)
+    exec(compile("\n".join(lines), "README.md", "exec"), scope)
+    found, rounds = eval(call, scope)
+    assert f"{found:.3f}" in call and abs(found - (5 + 5**0.5) / 2) < 1e-9 and 2 < rounds < 100
 
 
 def test_continuous_integration_runs_the_commands():
@@ -78,3 +91,19 @@ def test_named_files_exist():
     named = re.findall(r"`((?:minirelax|tutorials|examples)/[\w/.]*)`", TEXT)
     assert len(named) >= 8
     assert not [name for name in named if not (ROOT / name).exists()]
+
+
+def test_what_is_ticked_is_tested():
+    """Every line of the tables of features names tests, and every test that is named exists."""
+    section = TEXT.split("## What of the two papers is here")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ") and "---" not in line and "shown by" not in line]
+    assert len(lines) >= 29
+    for line in lines:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", line)
+        assert named and len(named) == line.count("::"), line
+        assert not [f"{path}::{name}" for path, name in named if name not in functions(ROOT / path)]
+
+
+def functions(path: Path) -> set[str]:
+    """The functions that a file defines, by its text."""
+    return {node.name for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}

@@ -48,7 +48,8 @@ def _is_always_nonnegative(d: DimExpr) -> bool:
 
 def _decide_nonnegative(d: DimExpr, ranges: Ranges, facts: Facts) -> bool:
     """A search for a proof is slow to give up: a counterexample among a few numbers saves most of the searches in vain."""
-    steps = [PROOF_STEPS]
+    steps, size = [PROOF_STEPS], gcd(*(k for _, k in d.terms))
+    d = d if size == 1 else normal({mono: k // size for mono, k in d.terms})
     return _is_plainly_nonnegative(d, ranges, steps) or (
         not _has_counterexample(d, ranges, facts) and _is_nonnegative(d, ranges, steps, facts))
 

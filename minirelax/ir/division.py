@@ -36,8 +36,10 @@ def _floordiv(a: Dim, b: Dim, ranges: Ranges | None) -> Dim:
         return quotient + floordiv(rest, b, ranges)
     if a == 0 or b == 1:
         return a
-    if is_nonnegative(a, ranges) and is_nonnegative(b - 1 - a, ranges):
+    if _is_less(a, b, ranges):
         return 0
+    if _is_less(a + b, b, ranges):
+        return -1
     if is_nonnegative(b, ranges):
         if merged := _nested_quotient(a, b):                         # (x//c + p)//b == (x + c*p)//(b*c)
             return floordiv(*merged, ranges)
@@ -60,8 +62,10 @@ def _mod(a: Dim, b: Dim, ranges: Ranges | None) -> Dim:
         return mod(rest, b, ranges)
     if a == 0 or b == 1:
         return 0
-    if is_nonnegative(a, ranges) and is_nonnegative(b - 1 - a, ranges):
+    if _is_less(a, b, ranges):
         return a
+    if _is_less(a + b, b, ranges):
+        return a + b
     inner = _without_remainders(a, b)                                # (x % (b*c) + p) % b == (x + p) % b
     if inner != a:
         return mod(inner, b, ranges)
@@ -69,6 +73,15 @@ def _mod(a: Dim, b: Dim, ranges: Ranges | None) -> Dim:
         factor, quotient, rest, divisor = shared
         return factor * mod(quotient, divisor, ranges) + rest
     return atom("%", a, b)
+
+
+def _is_less(a: Dim, b: Dim, ranges: Ranges | None) -> bool:
+    """Is ``0 <= a < b`` shown?  Where a divisor has a value and is not negative it is at least 1: ``(m - 1)//m == 0``."""
+    if not is_nonnegative(b - 1 - a, ranges):
+        return False
+    if is_nonnegative(a, ranges):
+        return True
+    return isinstance(b, DimExpr) and is_nonnegative(b, ranges) and is_nonnegative(a, ranges, (b - 1,))
 
 
 def _nested_quotient(a: Dim, b: Dim) -> tuple[Dim, Dim] | None:
@@ -162,8 +175,7 @@ def _shared_factor(a: Dim, b: Dim, ranges: Ranges | None) -> tuple[Dim, Dim, Dim
     for size, factors in sorted(candidates, key=lambda c: (-len(c[1]), -c[0], tuple(map(order, c[1])))):
         factor = normal({factors: size})
         quotient, rest = _divide_by_term(a, factors, size)
-        if quotient != 0 and is_nonnegative(factor, ranges) and (rest == 0 or (
-                is_nonnegative(rest, ranges) and is_nonnegative(factor - 1 - rest, ranges))):
+        if quotient != 0 and is_nonnegative(factor, ranges) and (rest == 0 or _is_less(rest, factor, ranges)):
             return factor, quotient, rest, normal({without(mono, factors): k // size})
     return None
 

@@ -6,10 +6,11 @@
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import gcd, lcm
 
 from minirelax.ir.division import floordiv
-from minirelax.ir.polynomial import Atom, Dim, DimExpr, single, terms
+from minirelax.ir.polynomial import Atom, Dim, DimExpr, normal, single, terms, without
 
 
 def decided_by(d: Dim) -> tuple[Dim, Dim] | None:
@@ -32,6 +33,22 @@ def remainder_of(d: Dim) -> tuple[Dim, Dim, int] | None:
         case DimExpr(terms=(((), c), ((Atom(op="%", left=x, right=y),), k))) if c % k == 0 and -c // k >= 0:
             return x, y, -c // k
     return None
+
+
+def shortened(d: Dim, is_positive: Callable[[DimExpr], bool]) -> Dim:
+    """What ``d >= 0`` and ``d == 0`` say as well without the factors > 0 that all terms share, the number rounded down.
+
+    >>> from minirelax.ir.dim import dim
+    >>> shortened(dim("2*n*k - 2*m*k"), lambda f: f == dim("k")), shortened(dim("2*n - 3"), lambda f: False)
+    (-m + n, n - 2)
+    """
+    size = gcd(*(k for mono, k in terms(d) if mono))
+    if size > 1:
+        d = normal({mono: k // size for mono, k in terms(d)})
+    for f in terms(d)[0][0] if isinstance(d, DimExpr) else ():
+        if all(f in mono for mono, _ in terms(d)) and is_positive(single(f)):
+            d = normal({without(mono, (f,)): k for mono, k in terms(d)})
+    return d
 
 
 def joint_remainder(a: int, r: int, b: int, s: int) -> tuple[int, int] | None:

@@ -51,14 +51,14 @@ def joined(op: str, wanted: Iterable[Dim], ranges: Ranges | None = None, shown: 
     summand = _common_part(kept)
     rests = [p - summand for p in kept]
     size, factor = _common_factor(rests, ranges)
-    if factor or size > 1:
+    if factor or size > 1:                            # then more may be shown
         rests = [normal({without(mono, factor): k // size for mono, k in terms(p)}) for p in rests]
+        return summand + joined(op, rests, ranges, shown) * normal({factor: size})
     flat = [p for rest in rests for p in parts(op, rest, ranges)]
     if len(flat) > len(rests):                        # what was taken out was the second of two extremes in one part
-        return summand + joined(op, flat, ranges, shown) * normal({factor: size})
+        return summand + joined(op, flat, ranges, shown)
     *first, last = sorted(rests, key=_place)
-    nested = functools.reduce(lambda rest, part: atom(op, part, rest), reversed(first), last)
-    return summand + nested * normal({factor: size})
+    return summand + functools.reduce(lambda rest, part: atom(op, part, rest), reversed(first), last)
 
 
 def parts(op: str, d: Dim, ranges: Ranges | None = None) -> tuple[Dim, ...]:

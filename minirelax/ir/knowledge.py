@@ -26,7 +26,7 @@ from minirelax.ir.bounds import Ranges, is_nonnegative
 from minirelax.ir.comparable import Rule, comparable, rules_of
 from minirelax.ir.dim import substitute
 from minirelax.ir.division import floordiv, mod
-from minirelax.ir.equations import decided_by, joint_remainder, remainder_of
+from minirelax.ir.equations import decided_by, joint_remainder, remainder_of, shortened
 from minirelax.ir.extremes import extreme
 from minirelax.ir.polynomial import Atom, Dim, DimExpr, atom, linear, names, symbol, value
 
@@ -177,6 +177,7 @@ class Knowledge:
         return found.assuming("<=", d, self.upper[name]) if name in self.upper else found
 
     def _with_zero(self, d: Dim) -> Knowledge:
+        d = self._shortened(d)
         if isinstance(d, int):
             return self
         if ordered := decided_by(d):                                   # s == min(s, 512) says s <= 512
@@ -203,10 +204,14 @@ class Knowledge:
         return found
 
     def _with_nonnegative(self, d: Dim) -> Knowledge:
+        d = self._shortened(d)
         if isinstance(d, int):
             return self
         found = self._with_ends(d)
         return found if found._is_shown(d) else replace(found, nonnegative=(*found.nonnegative, d))
+
+    def _shortened(self, d: Dim) -> Dim:
+        return shortened(d, lambda f: self._is_shown(f - 1))
 
     def _with_ends(self, d: Dim) -> Knowledge:
         """What ``d >= 0`` says of a single name."""

@@ -54,19 +54,24 @@ from minirelax.ir.graph import (
     AllocStorage,
     AllocTensor,
     Binding,
+    CallFunction,
     CallLibrary,
+    CallValue,
+    Cond,
     Dataflow,
     Function,
     MakeTuple,
     MatchCast,
     Module,
+    Scan,
     TupleItem,
     Var,
     View,
+    While,
     fresh_names,
 )
 from minirelax.ir.types import Storage, Tensor, itemsize
-from minirelax.passes.base import Pass
+from minirelax.passes.base import Pass, entry
 
 LINE = 64  # bytes of a cache line
 RANGE = 16  # how many times larger or smaller a storage may be that is taken instead
@@ -83,10 +88,15 @@ class Block:
 
 
 def plan_memory(bounds: Bounds | None = None) -> Pass:
-    """The pass; `bounds` gives, by size name, the smallest and largest value (inclusive, None where unknown)."""
+    """The pass; `bounds` gives, by size name, the smallest and largest value (inclusive, None where unknown).
+
+    They are those of the function that a call enters: another one's sizes may have the same names and be larger.
+    """
 
     def plan(module: Module) -> Module:
-        return replace(module, functions=tuple(_planned(f, module, bounds or {}) for f in module.functions))
+        main = entry(module)
+        functions = (_planned(f, module, bounds or {} if f is main else {}) for f in module.functions)
+        return replace(module, functions=tuple(functions))
 
     plan.__name__, plan.__doc__ = "plan_memory", plan_memory.__doc__
     return plan
@@ -155,13 +165,13 @@ def _planned(function: Function, module: Module, bounds: Bounds) -> Function:
 
 
 def _homes(function: Function) -> dict[Var, frozenset[Var]]:
-    """For each value, the allocations whose memory it may be."""
+    """For each value, the allocations whose memory it may be: a function may give back what it got, a loop without rounds does."""
     home: dict[Var, frozenset[Var]] = {}
     for b in function.body:
         match b.value:
             case AllocTensor():
                 home[b.var] = frozenset((b.var,))
-            case View() | MatchCast() | MakeTuple() | TupleItem() | Alias():
+            case View() | MatchCast() | MakeTuple() | TupleItem() | Alias() | CallFunction() | CallValue() | Cond() | While() | Scan():
                 home[b.var] = frozenset().union(*(home.get(a, frozenset()) for a in b.value.operands()))
     return home
 

@@ -258,6 +258,8 @@ class Main(Scope):
         if root in self.output_of:
             return Result("output", self.output_of[root], r.type.dtype, known[r])
         kind, index = self.objects.get(root, ("value", 0))
+        if kind == "value" and r.name in self.reshaped:
+            return Result("view", index, r.type.dtype, tuple(map(self.size, r.type.shape)))
         return Result(kind, index, getattr(r.type, "dtype", None) or "", known.get(r, ()))
 
     def _shape_slots(self, r: Var) -> tuple[int, ...]:

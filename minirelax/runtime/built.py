@@ -27,8 +27,8 @@ class Placed:
 class Result:
     """Where one result comes from, by `kind`.
 
-    ``output`` a new array; ``argument``, ``bound`` those arrays; ``value`` what a library or a function gave; ``shape`` the
-    numbers in the slots `sizes`; ``function`` the function of the module called `dtype`.
+    ``output`` a new array; ``argument``, ``bound`` those arrays; ``value`` what a library or a function gave, ``view`` the same
+    in another shape; ``shape`` the numbers in the slots `sizes`; ``function`` the function of the module called `dtype`.
     """
 
     kind: str

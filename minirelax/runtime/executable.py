@@ -404,10 +404,11 @@ class _Call:
 
     def _repeat(self, action: Repeat, arrays) -> None:
         test, body = self.bound.function(action.test), self.bound.function(action.body)
-        args, carried = self._arguments(action.args, arrays), self._arguments(action.init, arrays)
+        args, init = self._arguments(action.args, arrays), self._arguments(action.init, arrays)
+        carried = init
         while test.invoke((*args, *carried))[0]:
             carried = body.invoke((*args, *carried))
-        self._keep_all(action.values, carried)
+        self._keep_all(action.values, map(_copied, init) if carried is init else carried)
 
     def _sweep(self, action: Sweep, arrays) -> None:
         body, length = self.bound.function(action.body), int(self.slots[action.length])
@@ -419,6 +420,7 @@ class _Call:
             made = body.invoke((*args, *carried, *(np.asarray(x[i]) for x in xs)))
             carried = made[: len(carried)]
             rows.append(made[len(carried) :])
+        carried = carried if rows else map(_copied, carried)
         rows = rows[::-1] if action.reverse else rows
         made = zip(*rows, strict=True) if rows else ()
         stacked = map(np.stack, made) if rows else (_no_rows(dtype, ndim) for dtype, ndim in action.stacked)
@@ -432,7 +434,10 @@ class _Call:
         inputs, out = self._arguments(action.args, arrays), [self._memory(placed) for placed in action.out]
         sizes = [int(self.slots[s]) for s in action.sizes]
         if op := _library_op(action.routine, len(inputs), action.options):
-            results = op.numpy(*inputs)
+            try:
+                results = op.numpy(*inputs)
+            except IndexError as e:
+                raise IndexingError(str(e), OUT_OF_RANGE) from None
             is_shape = isinstance(results, tuple) and all(isinstance(n, int) for n in results)  # one value, not several
             results = results if isinstance(results, tuple) and not is_shape else (results,)
             for target, result in zip(out, results, strict=False):
@@ -500,8 +505,10 @@ class _Call:
                     array = outputs[r.index].reshape([self.slots[s] for s in r.sizes])
                     found.append(array.copy() if r.index in given else array)
                     given.add(r.index)
-                case "value":
-                    found.append(self.values[r.index])
+                case "value" | "view":
+                    value = _copied(self.values[r.index]) if ("value", r.index) in given else self.values[r.index]
+                    found.append(value.reshape([self.slots[s] for s in r.sizes]) if r.kind == "view" else value)
+                    given.add(("value", r.index))
                 case "shape":
                     found.append(tuple(int(self.slots[s]) for s in r.sizes))
                 case "function":
@@ -510,6 +517,11 @@ class _Call:
                     array = arrays[r.index] if r.kind == "argument" else self.bound.arrays[r.index]
                     found.append(np.array(array, order="C").reshape([self.slots[s] for s in r.sizes] if r.sizes else array.shape))
         return tuple(found)
+
+
+def _copied(value: object) -> object:
+    """A value as an array of its own: what a loop without rounds gives is somebody else's memory."""
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _no_rows(dtype: str, ndim: int) -> np.ndarray:

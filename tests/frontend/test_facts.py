@@ -85,3 +85,21 @@ def test_a_size_is_never_replaced_by_a_difference_if_a_sum_will_do():
     n, m = facts.new(4), facts.new(3)
     facts.assume_equal(n, m + 1)
     assert (facts.resolve(n), facts.resolve(m)) == (m + 1, m)
+
+
+def test_what_follows_is_not_asked_again():
+    """Each of these is implied by arithmetic or by the first guard: one guard is enough."""
+    facts = Facts()
+    n, m = facts.new(8), facts.new(3)
+    assert facts.decide("==", n % 4, 0) is True
+    assert facts.is_equal((n + 3) // 4 * 4, n) and facts.known("==", n * m % 2, 0) is True
+    assert facts.known("==", n * (n + 1) % 2, 0) is True and facts.is_equal(m // 2 + (m + 1) // 2, m)
+    assert facts.known("==", n % 4, 1) is False and facts.known("<=", n, (m + 7) // 8 * 8) is None
+    assert [(str(g.left), g.relation, g.right) for g in facts.guards] == [("n%4", "==", 0)]
+
+
+def test_a_size_that_is_not_zero_is_positive():
+    facts = Facts()
+    n = facts.new(3)
+    assert facts.decide("!=", n, 0) and facts.known(">=", n, 1) is True and facts.resolve(maximum(n, 1)) == n
+    assert len(facts.guards) == 1

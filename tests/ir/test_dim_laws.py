@@ -34,6 +34,7 @@ n % 8 // 4 == n//4 % 2                    n % (4*m) // m == n//m % 4            
 min(n + 1, m + 1) == min(n, m) + 1        max(n + 3, m + 1) == max(n + 2, m) + 1    max(n - 1, 0) + 1 == max(n, 1)
 min(4*n, 4*m) == 4*min(n, m)              max(n*k, m*k) == k*max(n, m)              min(4*n + 4, 8) == 4*min(n, 1) + 4
 min(n, m) == min(m, n)                    min(n, min(m, k)) == min(min(n, m), k)    min(m, n)*k == min(m*k, n*k)
+(n*m + m - 1)//m == n                     (m - 1)//m == 0                           (n*m + m - 1) % m == m - 1
 min(n, n + m) == n                        max(n, n + m) == n + m                    min(n, max(n, m)) == n
 min(32, n - 32*m) + 32*m == min(32*m + 32, n)   min(min(n, m) + 1, k) == min(n + 1, min(m + 1, k))
 """

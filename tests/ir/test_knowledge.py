@@ -61,6 +61,12 @@ m*n == k*n                  if  4*n*(m//4) == k*n; m*n == 4*n*(m//4)
 m == k                      if  m + n == 7; k + n == 7
 n - m == min(n, 3) - m      if  n <= 3
 max(n - m, 0) == n - m      if  m <= n
+n == m                      if  k > 0; n*k == m*k
+n <= m                      if  k > 0; n*k <= m*k
+n <= 2                      if  2*n < 6
+(n + m - 1)//m*m == n       if  n % m == 0
+n//m == 2                   if  2*m <= n; n < 3*m
+n//4 == m                   if  n == 4*m + k; k < 4
 """
 
 NOT_IMPLIED = """
