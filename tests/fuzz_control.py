@@ -32,7 +32,9 @@ def write_control(r: random.Random, lines: int = 4, sizes_change: bool = True) -
     seed = r.randint(0, 2**31)
     sizes = dict(zip(("n", "m"), r.sample(SIZES, 2), strict=True))
     shapes = [("n",), ("n",), ("n", "m"), ("m",), ("m", "n"), ("n", "n"), (), (3,)]
-    arguments = [(name, r.choice(DTYPES[:-1]), r.choice(shapes)) for name in r.sample(("x", "y", "w", "n", "out"), r.randint(1, 3))]
+    arguments = [
+        (name, r.choice(DTYPES[:-1]), r.choice(shapes)) for name in r.sample(("x", "y", "w", "n", "out"), r.randint(1, 3))
+    ]
     arguments += [("k", "int64", ()), ("p", "bool", ())]
     draft = Program("", tuple(arguments), sizes, seed)
     block = Block(r, dict(zip((a[0] for a in arguments), draft.inputs(), strict=True)), sizes_change)
@@ -94,7 +96,9 @@ class Block:
         """Run the lines; keep them if the values that they define are worth it."""
         if not lines:
             return False
-        scope = {"np": np, "mr": mr, "kept": lambda f: f} | {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in self.values.items()}
+        scope = {"np": np, "mr": mr, "kept": lambda f: f} | {
+            k: v.copy() if isinstance(v, np.ndarray) else v for k, v in self.values.items()
+        }
         before = set(scope)
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -136,7 +140,16 @@ class Block:
         """A condition."""
         x = self.result()
         return self.r.choice(
-            ("p", "~p", f"np.sum({x}) > 0", f"np.sum({x}) % 2 == 0", f"np.any({x} > 1)", "k > 1", "k", f"{self.pick(1) or 'np.ones(2)'}.shape[0] > 2")
+            (
+                "p",
+                "~p",
+                f"np.sum({x}) > 0",
+                f"np.sum({x}) % 2 == 0",
+                f"np.any({x} > 1)",
+                "k > 1",
+                "k",
+                f"{self.pick(1) or 'np.ones(2)'}.shape[0] > 2",
+            )
         )
 
     def inside(self, params: list[str], given: list[object], share: float = 0.35) -> Block:
@@ -162,7 +175,11 @@ class Block:
         choices = [f"{name} + 1", f"{name} * np.sum({x})", f"np.where({self.truth()}, {name}, 1)", f"{name} - {r.choice(others)}"]
         if shape:
             choices += [f"{name}[::-1]", f"np.cumsum({name}, axis={r.randint(-len(shape), len(shape) - 1)})"]
-            choices += [f"np.sort({name}, axis=0)", f"{name}.reshape(-1)[::-1].reshape({name}.shape)", f"({name} + {x})[:{len(value)}]"]
+            choices += [
+                f"np.sort({name}, axis=0)",
+                f"{name}.reshape(-1)[::-1].reshape({name}.shape)",
+                f"({name} + {x})[:{len(value)}]",
+            ]
             choices += [f"np.zeros_like({name})", f"{r.choice(others)}", f"np.concatenate([{name}[1:], {name}[:1]])"]
         if len(shape) == 2:
             choices += [f"{name}.T", f"{name} @ {name}.T", f"{name}.T.reshape({name}.shape)"]
@@ -171,15 +188,19 @@ class Block:
         if isinstance(value, bool | int):
             return f"{name} + {r.choice('012')}"
         text = r.choice(choices)
-        if dtype == bool:
+        if np.dtype(dtype).kind == "b":
             return f"{text} > 0"
         return f"np.clip({text}, -9, 9).astype(np.{dtype})"
 
 
 def _is_fine(x: object) -> bool:
     x = np.asarray(x)
-    return x.dtype.name in DTYPES and x.size <= LARGEST and x.ndim <= 3 and (
-        x.dtype.kind == "b" or bool((np.abs(x) <= RANGE).all() and (x == np.floor(x)).all()))
+    return (
+        x.dtype.name in DTYPES
+        and x.size <= LARGEST
+        and x.ndim <= 3
+        and (x.dtype.kind == "b" or bool((np.abs(x) <= RANGE).all() and (x == np.floor(x)).all()))
+    )
 
 
 def _kind(x: object) -> tuple:
@@ -219,7 +240,8 @@ def move(b: Block) -> list[str] | None:
     return x and [f"{b.new()} = " + b.r.choice((
         f"{x}.T", f"{x}[::-1]", f"{x}[1:]", f"{x}[:2]", f"{x}.reshape(-1)", f"{x}[None]", f"{x}[::2]", f"{x}[..., 0]", f"{x}[0]",
         f"{x}[:, None]", f"np.concatenate([{x}, {x}])", f"np.stack([{x}, {x}], axis=-1)", f"np.take({x}, [0, -1], axis=0)",
-        f"{x}[k % max(1, {x}.shape[0])]", f"np.cumsum({x}, axis=0)", f"np.sort({x}, axis=-1)", f"np.argsort({x}, axis=0, kind='stable')",
+        f"{x}[k % max(1, {x}.shape[0])]", f"np.cumsum({x}, axis=0)", f"np.sort({x}, axis=-1)",
+        f"np.argsort({x}, axis=0, kind='stable')",
         f"{x}.reshape({x}.shape + (1,))",
     ))]  # fmt: skip
 
@@ -230,13 +252,23 @@ def product(b: Block) -> list[str] | None:
 
 
 def constant(b: Block) -> list[str] | None:
-    return [f"{b.new()} = " + b.r.choice(("np.arange(3)", "np.array([1.0, -2.0])", "np.ones(2, np.float32)", "3", "np.float32(2)"))]
+    return [
+        f"{b.new()} = " + b.r.choice(("np.arange(3)", "np.array([1.0, -2.0])", "np.ones(2, np.float32)", "3", "np.float32(2)"))
+    ]
 
 
 def of_unknown_size(b: Block) -> list[str] | None:
     x = b.pick(1)
-    return x and b.sizes_change and [f"{b.new()} = " + b.r.choice((
-        f"{x}[{x} > 0]", f"np.unique({x})", f"np.compress({x}.reshape(-1) > 0, {x}.reshape(-1))", f"np.nonzero({x})[0]"))]
+    return (
+        x
+        and b.sizes_change
+        and [
+            f"{b.new()} = "
+            + b.r.choice(
+                (f"{x}[{x} > 0]", f"np.unique({x})", f"np.compress({x}.reshape(-1) > 0, {x}.reshape(-1))", f"np.nonzero({x})[0]")
+            )
+        ]
+    )
 
 
 def write(b: Block) -> list[str] | None:
@@ -285,8 +317,11 @@ def cond(b: Block) -> list[str] | None:
     left, right = [], []
     for v, value in wanted:
         left.append(v)
-        fitting = [k for k, other in second.values.items() if _kind(other) == _kind(value) and (
-            b.sizes_change or np.shape(other) == np.shape(value))]
+        fitting = [
+            k
+            for k, other in second.values.items()
+            if _kind(other) == _kind(value) and (b.sizes_change or np.shape(other) == np.shape(value))
+        ]
         fitting = fitting if fitting and r.random() < 0.7 or v not in shared else [v]
         if not fitting:
             return None
@@ -335,15 +370,20 @@ def while_(b: Block) -> list[str] | None:
         at = r.randrange(len(start))
         if np.ndim(start[at][1]) == 1:
             p = params[at]
-            results[at] = r.choice((f"np.concatenate([{p}, {p}[:1]])", f"{p}[1:]", f"np.unique({p})", f"{p}[{p} > 0]", f"{p}[::2]"))
+            results[at] = r.choice(
+                (f"np.concatenate([{p}, {p}[:1]])", f"{p}[1:]", f"np.unique({p})", f"{p}[{p} > 0]", f"{p}[::2]")
+            )
     test = b.inside(params, [v for _, v in start], 0.2)
     limit = r.choice(("2", "3", "k", "0"))
-    condition = r.choice((f"{name}_n < {limit}", f"({name}_n < {limit}) & ({test.truth()})", f"np.logical_and({test.truth()}, {name}_n < 3)"))
+    condition = r.choice(
+        (f"{name}_n < {limit}", f"({name}_n < {limit}) & ({test.truth()})", f"np.logical_and({test.truth()}, {name}_n < 3)")
+    )
     unpack = f"{_tuple([*params, f'{name}_n'])} = s"
     return [
         *_indented(f"def test{name}(s):", [unpack, *test.lines, f"return {condition}"]),
         *_indented(f"def step{name}(s):", [unpack, *block.lines, f"return {_tuple([*results, f'{name}_n + 1'])}"]),
-        f"{_tuple([b.new() for _ in (*start, 0)])} = mr.while_loop(test{name}, step{name}, {_tuple([*(t for t, _ in start), '0'])})",
+        f"{_tuple([b.new() for _ in (*start, 0)])} = "
+        f"mr.while_loop(test{name}, step{name}, {_tuple([*(t for t, _ in start), '0'])})",
     ]
 
 
@@ -363,9 +403,15 @@ def scan(b: Block) -> list[str] | None:
     results = [block.fitted(p, v) for p, (_, v) in zip(params, start, strict=True)]
     ys = [block.result() for _ in range(r.choice((0, 1, 1, 2)))]
     return [
-        *_indented(f"def step{name}(s, {name}_xs):", [
-            *([f"{_tuple(params)} = s"] if params else []), *([f"{_tuple(slices)} = {name}_xs"] if slices else []),
-            *block.lines, f"return {_tuple(results) if results else '()'}, {_tuple(ys) if ys else None}"]),
+        *_indented(
+            f"def step{name}(s, {name}_xs):",
+            [
+                *([f"{_tuple(params)} = s"] if params else []),
+                *([f"{_tuple(slices)} = {name}_xs"] if slices else []),
+                *block.lines,
+                f"return {_tuple(results) if results else '()'}, {_tuple(ys) if ys else None}",
+            ],
+        ),
         f"{name}c, {name}y = mr.scan(step{name}, {_tuple([t for t, _ in start]) if start else '()'}, "
         f"{_tuple(arrays) if arrays else None}{length}{r.choice(('', '', ', reverse=True'))})",
         *([f"{_tuple([b.new() for _ in start])} = {name}c"] if start else []),

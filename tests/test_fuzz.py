@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import minirelax as mr
-from minirelax.errors import UnsupportedError
+from minirelax.errors import CompileError, UnsupportedError
 from minirelax.frontend.tree import flatten
+from tests.fuzz_control import write_control
 from tests.fuzz_programs import Program, write_program
 
 FAMILIES = (ValueError, IndexError, TypeError, ZeroDivisionError)
@@ -76,3 +77,18 @@ def test_traced_programs(r):
 @pytest.mark.parametrize("seed", range(8))
 def test_compiled_programs(seed):
     check_program(random.Random(seed), 20, "cpu")
+
+
+def check_control(seed: int, target: str) -> bool:
+    """Random control flow against plain Python, twice.  False if it was refused: tracing asks for more than one run needs."""
+    program = write_control(random.Random(seed), 4, sizes_change=seed % 2 == 0)
+    compiled = mr.jit(program.function(), target=target)
+    if isinstance(outcome(compiled, program.inputs(None)), CompileError):
+        return False
+    check(program, compiled)
+    return True
+
+
+@pytest.mark.parametrize("target, seeds", [*(("interpret", range(i, i + 10)) for i in (0, 10, 20, 30)), ("cpu", range(40, 48))])
+def test_branches_and_loops(target, seeds):
+    assert sum(check_control(seed, target) for seed in seeds) >= len(seeds) // 2

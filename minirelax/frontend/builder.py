@@ -96,14 +96,15 @@ class Builder:
             self.scope, scope.open = outer, was_open
 
     def attempt(self) -> Callable[[], None]:
-        """What undoes everything traced from here on in new scopes, but for the facts taken, which are sound."""
-        known, restore = (set(self._taken), self._count, self._length()), self.parts.saved()
+        """What undoes everything traced from here on in new scopes, and the facts taken for it."""
+        known, restore, forget = (set(self._taken), self._count, self._length()), self.parts.saved(), self.facts.saved()
 
         def undo() -> None:
             self._taken, count, length = known
             restore()
-            if self._length() == length:  # else views were read anew out here, and their names are in use
+            if self._length() == length:  # else views were read anew out here: their names are in use, and the facts, too
                 self._count = count
+                forget()
 
         return undo
 

@@ -16,7 +16,7 @@ or fail in NumPy's way.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from minirelax.errors import ShapeError, user_frame
 from minirelax.ir.dim import Dim, DimExpr, floordiv, linear, names, substitute, symbol, value
@@ -68,6 +68,16 @@ class Facts:
         """Promise ``low <= name <= high``; the calls are checked for it."""
         self._assume("<=", low, symbol(name))
         self._assume("<=", symbol(name), high)
+
+    def saved(self) -> Callable[[], None]:
+        """What forgets the facts that are taken from here on."""
+        known = self.knowledge, len(self.guards), len(self.assumed)
+
+        def restore() -> None:
+            self.knowledge, guards, assumed = known
+            del self.guards[guards:], self.assumed[assumed:]
+
+        return restore
 
     def resolve(self, d: Dim) -> Dim:
         """`d` as it reads under all facts so far."""

@@ -6,11 +6,11 @@ own, bound anew in each round; sizes that start equal and stay equal to each oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from minirelax.errors import ShapeError
+from minirelax.errors import IndexingError, ShapeError
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.builder import Builder
 from minirelax.frontend.carries import FIXED, STACK, function_name, misfit, other_dtype, other_rank, settled, type_text
@@ -46,17 +46,25 @@ class Loop:
     ) -> list[TracedArray]:
         """Trace the body until what it carries keeps its type; what it returns besides.
 
-        `rounds` takes stand-ins for the carried values and for `slices`; if `fixed`, no size may change.
+        `rounds` takes stand-ins for the carried values and for `slices`; if `fixed`, no size may change.  A body that is wrong
+        for the empty arrays that the loop starts with in this call may be right for those it is run with, if it changes them.
         """
-        count = len(self.init)
+        count, doubted = len(self.init), {}
         while True:
             undo = self.b.attempt()
             self.scope = self._scope(self.body_name)
-            with self.b.inside(self.scope):
-                self.own = self._variables(slices)
-                made = list(map(asarray, rounds([*self.stand_ins(), *map(self._slice, self.own[count:])])))
+            try:
+                with self.b.inside(self.scope):
+                    self.own = self._variables(slices)
+                    made = list(map(asarray, rounds([*self.stand_ins(), *map(self._slice, self.own[count:])])))
+            except (IndexingError, ShapeError):
+                if fixed or doubted or not (doubted := self._empty()):
+                    raise
+                self._loosen({place: (d, d) for place, d in doubted.items()})
+                undo()
+                continue
             self.made = made[:count]
-            if not self._changes(fixed):
+            if not self._changes(fixed) and not self._kept(doubted):
                 return made[count:]
             undo()
 
@@ -152,6 +160,19 @@ class Loop:
                         raise misfit(self.what, self.paths[i], type_text(*start), made_text, self.body_name, ShapeError, FIXED)
                     loose[i, axis] = d, e
         return self._loosen(loose) or changed
+
+    def _empty(self) -> dict[tuple[int, int], Dim]:
+        """The axes of carried values that have no elements in this call, and whose size the body is not known to change."""
+        shapes = ((i, enumerate(self.b.type_of(atom).shape)) for i, atom in enumerate(self.atoms))
+        places = (((i, axis), d) for i, dims in shapes for axis, d in dims)
+        return {place: d for place, d in places if place not in self.sizes and self.b.facts.hint(d) == 0}
+
+    def _kept(self, doubted: Iterable[tuple[int, int]]) -> bool:
+        """Does the body leave some of these sizes as they are?  Then they are no longer taken for ones that it changes."""
+        kept = [(i, axis) for i, axis in doubted if self.made[i].type.shape[axis] == self.sizes.get((i, axis))]
+        for place in kept:
+            del self.sizes[place]
+        return bool(kept)
 
     def _loosen(self, loose: dict[tuple[int, int], tuple[Dim, Dim]]) -> bool:
         """Give one size to axes that start the round with equal sizes and end it with equal sizes; is any of these new?"""

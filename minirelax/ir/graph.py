@@ -99,7 +99,7 @@ def tuple_operands(cls: type[Expr]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class MatchCast(Expr):
-    """Check at run time that `value` has this type; named sizes that appear here first are bound by it (digest 1.2)."""
+    """Check at run time that `value` has this type; named sizes that appear here first are bound by it."""
 
     value: Atom
     type: Type
@@ -136,7 +136,7 @@ class Alias(Expr):
 
 @dataclass(frozen=True)
 class CallFunction(Expr):
-    """Call another graph function of this module.  Sizes that no tensor shows reach it in `Shape` parameters (digest 1.5)."""
+    """Call another graph function of this module.  Sizes that no tensor shows come in `Shape` parameters (Relax, figure 8)."""
 
     function: str
     args: tuple[Atom, ...]

@@ -129,7 +129,7 @@ def call_function_type(function: Function, args: tuple[Type, ...]) -> Type:
 
 
 def call_value_type(callee: Atom, args: tuple[Type, ...]) -> Type:
-    """The result's type when a value is called, by the signature in its type (digest, worked example B)."""
+    """The result's type when a value is called, by the signature in its type (Relax, figure 7)."""
     if not isinstance(callee.type, Callable):
         raise VerifyError(f"a value of type {callee.type} is called", "only a value of type Callable is a function", where="")
     return derive_result(callee.type, args, str(callee))

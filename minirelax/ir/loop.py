@@ -16,7 +16,7 @@ from minirelax.ir.scalar import Index, Literal, Load, Scalar, literal, loads, wa
 from minirelax.ir.types import Tensor, symbols
 
 REDUCTIONS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
-KINDS = ("elementwise", "broadcast", "injective", "reduce", "contraction", "opaque")     # digest 1.6, in the order of `max`
+KINDS = ("elementwise", "broadcast", "injective", "reduce", "contraction", "opaque")     # Relax's kinds, in the order of `max`
 
 
 @dataclass(frozen=True)

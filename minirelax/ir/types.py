@@ -34,7 +34,7 @@ NAMES = {d: name for name, d in NUMPY_DTYPES.items()}
 
 @dataclass(frozen=True, repr=False)
 class Type:
-    """Base of all types; `Object`, the type of anything, is the top of the lattice (digest 1.1)."""
+    """Base of all types; `Object`, the type of anything, is the top of the lattice (Relax, table 1)."""
 
     def __repr__(self) -> str:
         return str(self)

@@ -73,6 +73,7 @@ from minirelax.ir.graph import (
 from minirelax.ir.types import Storage, Tensor, itemsize
 from minirelax.passes.base import Pass, entry
 
+MAY_BE_THE_SAME = (View, MatchCast, MakeTuple, TupleItem, Alias, CallFunction, CallValue, Cond, While, Scan)
 LINE = 64  # bytes of a cache line
 RANGE = 16  # how many times larger or smaller a storage may be that is taken instead
 
@@ -165,13 +166,13 @@ def _planned(function: Function, module: Module, bounds: Bounds) -> Function:
 
 
 def _homes(function: Function) -> dict[Var, frozenset[Var]]:
-    """For each value, the allocations whose memory it may be: a function may give back what it got, a loop without rounds does."""
+    """For each value, the allocations whose memory it may be: a function may give back what it got, as a loop without rounds."""
     home: dict[Var, frozenset[Var]] = {}
     for b in function.body:
         match b.value:
             case AllocTensor():
                 home[b.var] = frozenset((b.var,))
-            case View() | MatchCast() | MakeTuple() | TupleItem() | Alias() | CallFunction() | CallValue() | Cond() | While() | Scan():
+            case value if isinstance(value, MAY_BE_THE_SAME):
                 home[b.var] = frozenset().union(*(home.get(a, frozenset()) for a in b.value.operands()))
     return home
 

@@ -1,7 +1,7 @@
 """Turn a planned module into a program: the instruction table, the kernels' code, and what Python has to do around them.
 
-Why it is right: sizes are evaluated before anything that needs them, each expression once (digest 1.12); kernels run in the
-module's order, and a parallel region ends before Python, or a later region, looks at what it wrote.
+Why it is right: sizes are evaluated before anything that needs them, each expression once (Relax, section 4.7); kernels run
+in the module's order, and a parallel region ends before Python, or a later region, looks at what it wrote.
 
 The table has two parts.  The first, cheap one runs with the interpreter's lock: it checks the arguments (rank, dtype, sizes,
 contiguity, guards), fills the shape heap and evaluates every size expression.  Then Python allocates the results, and the
@@ -171,7 +171,7 @@ class Main(Scope):
     # ------------------------------------------------------------------ the first part: arguments and sizes
 
     def _parameters(self) -> None:
-        """Digest 1.12's two rounds: sizes that stand alone are stored on first sight, then everything else is compared."""
+        """Two rounds (Relax, section 4.7): sizes that stand alone are stored on first sight, then everything else is compared."""
         later = []
         for i, (v, slot) in enumerate(zip(self.params, self.param_slots, strict=True)):
             self.objects[v.name] = ("argument", i)

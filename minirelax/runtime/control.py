@@ -1,7 +1,7 @@
 """Branches and loops in the instruction table: bodies are written in place, with jumps around them.
 
-A body's results go where its caller says (digest 1.5), its temporary memory is reserved once and kept, and a loop's carried
-values are in one of two buffers each, which change roles after every round: no round allocates.
+A body's results go where its caller says, as a kernel's do; its temporary memory is reserved once and kept; and a loop's
+carried values are in one of two buffers each, which change roles after every round: no round allocates.
 
 >>> from minirelax.ir.parser import parse
 >>> from minirelax.runtime.build import build

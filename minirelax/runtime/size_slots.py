@@ -1,4 +1,4 @@
-"""Size expressions as slots of the frame: each distinct one is evaluated once, by the native loop (digest 1.12).
+"""Size expressions as slots of the frame: each distinct one is evaluated once, by the native loop (Relax, section 4.7).
 
 >>> from minirelax.ir.dim import dim
 >>> asm = Assembler()

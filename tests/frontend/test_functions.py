@@ -188,14 +188,15 @@ def test_weights_scalars_and_elements_look_as_they_are():
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_the_corpus_in_calls(program):
-    """Each program as a function that another one calls: as many compilations as by itself, one function."""
+    """Each program as a function that another one calls: as many compilations as by itself, one function (and its bodies)."""
     inner = mr.jit(program.function, inline=False)
     f = mr.jit(lambda *args: inner(*args), target="interpret")
     for sizes in program.sizes:
         args = program.inputs(sizes)
         compare(program, f(*args), program.expected(*args))
     assert len(f.compilations) == program.compilations
-    assert functions(f.stages["trace"].module) == [program.function.__name__]
+    assert functions(f.stages["trace"].module)[0] == program.function.__name__
+    assert len([b for b in f.stages["trace"].module.functions[0].bindings if isinstance(b.value, CallFunction)]) == 1
 
 
 # ---- sizes

@@ -32,7 +32,7 @@ def found(known: Known = None, **values: tuple[str, object]) -> Known:
 @pytest.mark.parametrize("values, sizes", [
     ({"x": ("f32[n, 4]", z(3, 4))}, {"n": 3}),
     ({"x": ("f32[n + 1, 2*n]", z(4, 6)), "y": ("f32[n]", z(3))}, {"n": 3}),                          # compound sizes come last
-    ({"x": ("Tuple[f32[m, n + 1], f32[n, 2]]", (z(5, 4), z(3, 2)))}, {"m": 5, "n": 3}),              # digest 1.12
+    ({"x": ("Tuple[f32[m, n + 1], f32[n, 2]]", (z(5, 4), z(3, 2)))}, {"m": 5, "n": 3}),              # two rounds
     ({"x": ("f32[n*m]", z(6)), "t": ("Tuple[Tuple[f32[n]], Shape([m])]", ((z(2),), (3,)))}, {"n": 2, "m": 3}),
     ({"s": ("Shape([n, 2*n, 4])", (3, 6, 4)), "x": ("f32[n]", z(3))}, {"n": 3}),
     ({"s": ("Shape([n])", [7])}, {"n": 7}), ({"s": ("Shape([n])", np.array([7]))}, {"n": 7}), ({"s": ("Shape()", ())}, {}),

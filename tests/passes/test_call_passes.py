@@ -58,7 +58,7 @@ def test_unequal_symbolic_sizes_do_not_share():
 
 
 def test_with_bounds_storage_is_constant_and_may_grow():
-    """Digest 1.7, example D: the third tensor is a little larger than the first, whose memory it takes over."""
+    """The third tensor is a little larger than the first, whose memory it takes over."""
     planned = plan_memory({"n": (0, 1024)})(parse(chain("2*n", "2*n", "2*n", "2*n + 2", "n")))
     assert storages(planned) == ["8192", "8256"] and planned_bytes(planned["main"]) == 8192 + 8256
 
