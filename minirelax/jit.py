@@ -93,13 +93,12 @@ class Entry:
         traced = self.traced
         for i, k in traced.mutations:
             np.copyto(arguments[i], outputs[k])
-        leaves, given = [], set()
+        leaves = []
         for r in traced.results:
             if r.output is None:
                 leaves.append(r.value if r.argument is None else arguments[r.argument])
             else:
-                out = outputs[r.output].copy() if r.output in given else outputs[r.output]
-                given.add(r.output)
+                out = outputs[r.output]
                 leaves.append(r.python(out) if r.python else out if out.ndim else out[()])
         return traced.out_tree.unflatten(leaves)
 
