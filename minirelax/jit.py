@@ -41,6 +41,7 @@ from minirelax.frontend.trace import trace as trace_function
 from minirelax.frontend.tree import LEAF, flatten
 from minirelax.ir.graph import CallLibrary, Module
 from minirelax.ir.types import Shape
+from minirelax.passes.options import Options
 
 if TYPE_CHECKING:
     from minirelax.explore import Compilations, Diff, MemoryPlan, Stages
@@ -132,11 +133,14 @@ class JitFunction:
         target: str = "cpu",
         validate: bool = False,
         inline: bool = True,
+        **options: object,
     ):
         if target not in TARGETS:
             raise ArgumentError(f"jit(..., target={target!r}): there is no such target", f"use one of {', '.join(TARGETS)}")
         functools.update_wrapper(self, fn)
-        self.fn, self.bounds, self.target, self.validate, self.inline = fn, dict(bounds or {}), target, validate, inline
+        self.fn, self.target, self.validate, self.inline = fn, target, validate, inline
+        self.options = Options.of(bounds, **options)
+        self.bounds = self.options.bounds
         self.signature = Signature(fn, static, constants)
         self._entries: dict[tuple, list[Entry]] = {}
         self._all: list[Entry] = []
@@ -175,7 +179,7 @@ class JitFunction:
             {
                 "static": tuple(self.signature.static),
                 "constants": tuple(self.signature.constants),
-                "bounds": self.bounds,
+                **vars(self.options),
                 "target": self.target,
                 "validate": self.validate,
                 "inline": self.inline,
@@ -196,7 +200,7 @@ class JitFunction:
         """The module after all passes, for these arguments, which are as in `trace`.  Nothing is compiled."""
         from minirelax.pipeline import passes, run
 
-        return run(self._traced(args, kwargs).module, passes(self.bounds or None))[-1].module
+        return run(self._traced(args, kwargs).module, passes(self.options))[-1].module
 
     def compile(self, *args, **kwargs) -> JitFunction:
         """Compile for arguments like these (values: their types count, and sizes as examples) now, and return this function.
@@ -333,7 +337,7 @@ class JitFunction:
             return ReferenceExecutable(module, self.signature.name)
         from minirelax.runtime import program_cache
 
-        return program_cache.compiled(module, self.bounds or None)
+        return program_cache.compiled(module, self.options)
 
     def _traced(self, args: tuple, kwargs: dict) -> TraceResult:
         return trace_function(
@@ -366,6 +370,10 @@ def jit(
     target: str = "cpu",
     validate: bool = False,
     inline: bool = True,
+    libraries: tuple = (),
+    groups: tuple = (),
+    without: str | tuple[str, ...] = (),
+    memory_limit: int | None = None,
 ) -> JitFunction:
     """Compile an array function written with NumPy: ``@jit``, ``@jit(static="axis")`` or ``jit(fn)``.
 
@@ -386,14 +394,17 @@ def jit(
     inline: what a call inside another compiled function becomes.  By default the lines of this one, as if they stood there; with
         False a function of the same program, which is traced and compiled once for all calls with arguments of the same types
         (sizes may differ).  Where a call would not mean the same, the lines it is: see `minirelax.frontend.calls`.
+    libraries: rules that hand parts of the program to routines of yours: `minirelax.LibraryRule`.
+    groups: patterns that become one kernel before anything else is grouped: `minirelax.GroupRule`.
+    without: names of passes to leave out, such as "fuse_ops", to see what each is worth.
+    memory_limit: bytes that a call may take beyond its results: one that needs more raises `RunError` before it starts.
 
-    Raises `ArgumentError` for names of arguments that `fn` does not have, a target that does not exist, or a declaration that
-    cannot be read.
+    Raises `ArgumentError` for names of arguments that `fn` does not have, a target or a pass that does not exist, or a
+    declaration that cannot be read.
     """
-    if fn is None:
-        options = {"bounds": bounds, "target": target, "validate": validate, "inline": inline}
-        return functools.partial(jit, static=static, constants=constants, **options)
-    return JitFunction(fn, static=static, constants=constants, bounds=bounds, target=target, validate=validate, inline=inline)
+    options = {"static": static, "constants": constants, "bounds": bounds, "target": target, "validate": validate,
+               "inline": inline, "libraries": libraries, "groups": groups, "without": without, "memory_limit": memory_limit}
+    return functools.partial(jit, **options) if fn is None else JitFunction(fn, **options)
 
 
 def trace(fn: Callable, *args: object, **options: object) -> Module:

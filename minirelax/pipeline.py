@@ -26,6 +26,7 @@ from minirelax.passes.fuse_ops import fuse_ops
 from minirelax.passes.legalize import legalize
 from minirelax.passes.lower_calls import lower_calls
 from minirelax.passes.merge_common import merge_common
+from minirelax.passes.options import Options
 from minirelax.passes.pack_weights import WIDTHS, pack_weights
 from minirelax.passes.plan_memory import Bounds, plan_memory
 from minirelax.passes.resolve_shapes import resolve_shapes
@@ -49,37 +50,46 @@ def call_passes(bounds: Bounds | None = None, width: Callable[[str], int] = WIDT
     return pack_weights(width), lower_calls, plan_memory(bounds), bind_shapes
 
 
-def passes(bounds: Bounds | None = None, width: Callable[[str], int] = WIDTHS.__getitem__) -> tuple[Pass, ...]:
-    """All passes, in order."""
-    return *GRAPH_PASSES, *KERNEL_PASSES, *call_passes(bounds, width)
+def passes(options: Options | Bounds | None = None, width: Callable[[str], int] = WIDTHS.__getitem__) -> tuple[Pass, ...]:
+    """All passes, in order, but for those that the options leave out; bounds alone are options, too."""
+    options = Options.of(options)
+    every = (*GRAPH_PASSES, *KERNEL_PASSES, *call_passes(options.bounds, width))
+    return tuple(p for p in every if p.__name__ not in options.without)
 
 
-def compile_module(module: Module, bounds: Bounds | None = None, progress: Callable[..., None] | None = None) -> Executable:
+def compile_module(
+    module: Module,
+    bounds: Options | Bounds | None = None,
+    progress: Callable[..., None] | None = None,
+    **options: object,
+) -> Executable:
     """A traced module as a program that runs natively, with all its stages.
 
-    `progress` is told ``(stage, done, total)`` as the work goes on.  Raises CodegenError for a kernel that cannot be compiled.
+    Further `options` are those of `minirelax.passes.options.Options`: ``without=("fuse_ops",)``.  `progress` is told
+    ``(stage, done, total)`` as the work goes on.  Raises CodegenError for a kernel that cannot be compiled, and ArgumentError for
+    an option that does not exist.
     """
-    tell = progress or (lambda stage, done=0, total=0: None)
-    stages = module_stages(module, bounds, lambda stage: tell(stage.name))
+    tell, chosen = progress or (lambda stage, done=0, total=0: None), Options.of(bounds, **options)
+    stages = module_stages(module, chosen, lambda stage: tell(stage.name))
     start = time.perf_counter()
     built = build(stages[-1].module, lambda i, k, name: tell(f"planning {name}", i + 1, k))
     prepare = preparation(stages[-1].module)
     executable = Executable(built, prepare, (), lambda i, k, name: tell(f"compiling {name}", i + 1, k),
-                            (module, dict(bounds or {})))
+                            (module, chosen))
     executable.keep((*stages, Stage("build", built, 1e3 * (time.perf_counter() - start))))
     return executable
 
 
 def module_stages(
-    module: Module, bounds: Bounds | None = None, on_stage: Callable[[Stage], None] | None = None
+    module: Module, options: Options | Bounds | None = None, on_stage: Callable[[Stage], None] | None = None
 ) -> tuple[Stage, ...]:
     """A traced module after each pass, for this machine."""
-    return run(module, passes(bounds, panel_width), on_stage)
+    return run(module, passes(options, panel_width), on_stage)
 
 
-def all_stages(module: Module, bounds: Bounds | None = None) -> tuple[Stage, ...]:
+def all_stages(module: Module, options: Options | Bounds | None = None) -> tuple[Stage, ...]:
     """The same, and the built program: what `compile_module` keeps."""
-    stages = module_stages(module, bounds)
+    stages = module_stages(module, options)
     return *stages, Stage("build", build(stages[-1].module), 0.0)
 
 

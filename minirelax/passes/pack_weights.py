@@ -129,7 +129,8 @@ class _Packing:
         main = map_blocks(self.main, lambda block: replace(block, bindings=tuple(map(self._binding, block.bindings))))
         if not self.made:
             return self.module
-        called = {b.value.kernel for b in main.bindings if isinstance(b.value, CallKernel)}
+        others = (f for f in self.module.functions if f.name != main.name)
+        called = {b.value.kernel for f in (main, *others) for b in f.bindings if isinstance(b.value, CallKernel)}
         module = replace(with_function(self.module, main), constants=(*self.module.constants, *self._new_constants()))
         module = self._with_bind(module)
         return drop_unused(self._with_kernels(module, called))

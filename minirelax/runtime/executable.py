@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 import numpy as np
@@ -17,6 +17,7 @@ from minirelax.errors import OUT_OF_RANGE, ArgumentError, CodegenError, Indexing
 from minirelax.ir.graph import Module, Var
 from minirelax.ir.library import call_into, call_returning
 from minirelax.ir.types import NUMPY_DTYPES
+from minirelax.passes.options import Options
 from minirelax.runtime import object_cache, pool
 from minirelax.runtime.built import Allocate, Built, Choose, Invoke, Library, Placed, Repeat, Reserve, Sweep
 from minirelax.runtime.frame import FOUND, MESSAGE, Context
@@ -32,11 +33,11 @@ class Executable:
 
     `prepare` is a module with the function ``bind`` (if weights have to be prepared) and the constants.  `stages` are all
     intermediate modules, or a function that makes them when somebody looks.  `origin` is the module that was compiled, and
-    the bounds of its sizes: what is saved, and pickled.
+    the options that were given: what is saved, and pickled.
     """
 
     def __init__(self, built: Built, prepare: Module, stages: tuple | Callable[[], tuple], on_kernel=None,
-                 origin: tuple[Module, Mapping] | None = None):
+                 origin: tuple[Module, Options] | None = None):
         self.built, self.prepare, self.origin = built, prepare, origin
         self.weights: tuple[np.ndarray, ...] | None = None
         self._stages = stages
@@ -92,9 +93,15 @@ class Executable:
 
         if self.origin is None:
             raise ArgumentError("this executable does not know what it was compiled from", "compile with minirelax.compile")
-        module, bounds = self.origin
+        module, options = self.origin
         found = self.weights if weights is None else check_weights(entry(module).bound, weights)
-        return Saved(module, bounds, found)
+        if options.has_rules:  # they have done their work; what they made of the program is saved
+            module, options = self._after_rules(), Options.of(options, libraries=(), groups=())
+        return Saved(module, options, found)
+
+    def _after_rules(self) -> Module:
+        """The program as rules of a user's left it, before anything is lowered."""
+        return next(s.module for s in reversed(self.stages) if s.name in ("choose_libraries", "group_patterns"))
 
     def __reduce__(self):
         from minirelax.runtime.saved import pack
@@ -174,7 +181,7 @@ def _loaded(saved) -> Executable:
     """The executable that a file describes."""
     from minirelax.runtime import program_cache
 
-    found = program_cache.compiled(saved.module, saved.bounds)
+    found = program_cache.compiled(saved.module, saved.options)
     found.weights = saved.weights
     return found
 

@@ -2,7 +2,7 @@
 
 An entry holds the built program and what prepares its weights, pickled.  It lies in the object-code cache under the same
 rules (written by this user only, verified before use), so it is trusted exactly as much as the machine code there.  The key
-is the traced module's text, the bounds, and every source file of this package: whoever edits a pass gets a new program.
+is the traced module's text, the options, and every source file of this package: whoever edits a pass gets a new program.
 """
 
 from __future__ import annotations
@@ -10,38 +10,39 @@ from __future__ import annotations
 import functools
 import os
 import pickle
-from collections.abc import Mapping
 from dataclasses import replace
 
 from minirelax.errors import PACKAGE
 from minirelax.ir.graph import Module
+from minirelax.passes.options import Options
 from minirelax.runtime import object_cache
 from minirelax.runtime.executable import Executable, preparation
 
 
-def key_text(module: Module, bounds: Mapping[str, tuple[int, int]] | None) -> str:
+def key_text(module: Module, options: Options) -> str:
     """What decides the program that a traced module becomes."""
-    return f"program\n{sorted((bounds or {}).items())}\n{_package()}\n{module}"
+    return f"program\n{options.key}\n{_package()}\n{module}"
 
 
-def compiled(module: Module, bounds: Mapping[str, tuple[int, int]] | None = None) -> Executable:
-    """The program of a traced module: the one that is kept, or else compiled and kept.
+def compiled(module: Module, options: Options) -> Executable:
+    """The program of a traced module: the one that is kept, or else compiled and kept; with rules of a user's always compiled.
 
     What takes longer than a second shows a line about it on a terminal.  Raises what `pipeline.compile_module` raises.
     """
-    key = key_text(module, bounds)
-    found = load(key, module, bounds)
+    key = "" if options.has_rules else key_text(module, options)
+    found = load(key, module, options) if key else None
     if found is None:
         from minirelax.explore import Progress
         from minirelax.pipeline import compile_module
 
         with Progress() as report:
-            found = compile_module(module, bounds=bounds or None, progress=report)
-        store(key, found)
+            found = compile_module(module, options, progress=report)
+        if key:
+            store(key, found)
     return found
 
 
-def load(key: str, module: Module, bounds: Mapping[str, tuple[int, int]] | None) -> Executable | None:
+def load(key: str, module: Module, options: Options) -> Executable | None:
     """The executable stored under a key, or None.  It makes the stages from `module` again, should anybody ask for them."""
     data = object_cache.read(key)
     if data is None:
@@ -54,9 +55,9 @@ def load(key: str, module: Module, bounds: Mapping[str, tuple[int, int]] | None)
     def stages():
         from minirelax.pipeline import all_stages
 
-        return all_stages(module, bounds or None)
+        return all_stages(module, options)
 
-    return Executable(built, prepare, stages, origin=(module, dict(bounds or {})))
+    return Executable(built, prepare, stages, origin=(module, options))
 
 
 def store(key: str, executable: Executable) -> None:

@@ -2,7 +2,7 @@
 
 The file is a zip archive whose members are stored as they are, so that ordinary tools show what is in it:
 
-    minirelax.json        the number of this format, the version of minirelax, the bounds of sizes
+    minirelax.json        the number of this format, the version of minirelax, the options of the compilation
     module.txt            the traced program: the text that ``str`` of a module gives and `parse` reads
     constants/NAME.npy    the module's constant arrays
     weights/NAME.npy      arrays for main's bound parameters, where they were saved along
@@ -21,7 +21,6 @@ import io
 import os
 import stat
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,6 +31,7 @@ from minirelax.ir.parser import parse
 from minirelax.ir.types import dtype_name
 from minirelax.ir.verify import verify
 from minirelax.passes.base import entry
+from minirelax.passes.options import Options
 from minirelax.runtime.arguments import check_weights
 from minirelax.runtime.object_cache import sha256
 
@@ -46,10 +46,10 @@ AGAIN = "save it again: f.executable.save(path) for a jitted function f"
 
 @dataclass(frozen=True)
 class Saved:
-    """What is in a file: the traced module, the bounds of its sizes, and the weights for main's bound parameters, if any."""
+    """What is in a file: the traced module, the options it is compiled with, and the weights, if any."""
 
     module: Module
-    bounds: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    options: Options = field(default_factory=Options)
     weights: tuple[np.ndarray, ...] | None = None
 
 
@@ -75,7 +75,7 @@ def pack(saved: Saved) -> bytes:
 
     from minirelax import __version__
 
-    manifest = {"format": FORMAT, "minirelax": __version__, "bounds": dict(saved.bounds)}
+    manifest = {"format": FORMAT, "minirelax": __version__, **_plain(saved.options)}
     members = {MANIFEST: json.dumps(manifest).encode(), TEXT: str(saved.module).encode("utf-8", "surrogatepass")}
     if len(members[TEXT]) > LARGEST_TEXT:
         raise FileError(f"the program's text has {len(members[TEXT])} bytes, more than {LARGEST_TEXT}", "save it in parts", "")
@@ -90,6 +90,11 @@ def pack(saved: Saved) -> bytes:
     content = whole.getbuffer()
     content[-DIGEST:] = _digest(content)
     return bytes(content)
+
+
+def _plain(options: Options) -> dict[str, object]:
+    """The options as JSON has them; rules of a user's are none of them."""
+    return {"bounds": dict(options.bounds), "without": sorted(options.without), "memory_limit": options.memory_limit}
 
 
 def _digest(content: memoryview) -> bytes:
@@ -143,7 +148,7 @@ def _unpacked(archive: zipfile.ZipFile, where: str) -> Saved:
     names = {m.filename for m in members}
     if len(names) != len(members) or any(map(_is_compressed, members)):
         raise ValueError("a member is compressed, or there twice")
-    bounds = _bounds(archive.read(MANIFEST), where)
+    options = _options(archive.read(MANIFEST), where)
     constants = {name: _array(archive.read(name)) for name in names if name.startswith(f"{CONSTANTS}/")}
     module = parse(_text(archive), {name[len(CONSTANTS) + 1 : -len(".npy")]: array for name, array in constants.items()})
     if all(f.private for f in module.functions):
@@ -153,9 +158,9 @@ def _unpacked(archive: zipfile.ZipFile, where: str) -> Saved:
     needed = {MANIFEST, TEXT, *(_member(CONSTANTS, c.name) for c in module.constants)}
     weights = [_member(WEIGHTS, p.name) for p in params]
     if names == needed.union(weights):
-        return Saved(module, bounds, check_weights(params, [_array(archive.read(name)) for name in weights]))
+        return Saved(module, options, check_weights(params, [_array(archive.read(name)) for name in weights]))
     if names == needed:
-        return Saved(module, bounds)
+        return Saved(module, options)
     raise ValueError("its members are not those that the program needs")
 
 
@@ -169,8 +174,8 @@ def _is_compressed(info: zipfile.ZipInfo) -> bool:
     return info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size
 
 
-def _bounds(manifest: bytes, where: str) -> dict[str, tuple[int | None, int | None]]:
-    """The bounds of sizes, from a manifest of this format and version."""
+def _options(manifest: bytes, where: str) -> Options:
+    """The options, from a manifest of this format and version."""
     import json
 
     from minirelax import __version__
@@ -184,7 +189,7 @@ def _bounds(manifest: bytes, where: str) -> dict[str, tuple[int | None, int | No
     bounds = {name: (low, high) for name, (low, high) in content["bounds"].items()}
     if not all(type(x) in (int, type(None)) for pair in bounds.values() for x in pair):
         raise ValueError("bounds are numbers")
-    return bounds
+    return Options.of(bounds, without=map(str, content.get("without", ())), memory_limit=content.get("memory_limit"))
 
 
 def _array(data: bytes) -> np.ndarray:

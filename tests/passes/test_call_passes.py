@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import minirelax as mr
+from minirelax import f32
 from minirelax.ir.dim import dim
 from minirelax.ir.graph import AllocStorage, AllocTensor, Heap, MatchShape, RunKernel, View
 from minirelax.ir.interpret import interpret
@@ -16,7 +18,7 @@ from tests.passes.programs import PROGRAMS
 
 def compiled(text: str, **options):
     """The module after all passes."""
-    return run(parse(text), passes(**options))[-1].module
+    return run(parse(text), passes(options.get("bounds")))[-1].module
 
 
 def chain(*sizes: str) -> str:
@@ -297,3 +299,14 @@ def main(x: f32[n], c: bool[()]) -> {function}:
 """)
     found = compile_module(module).bind()((np.zeros(3, "f4"), np.array(False)))
     assert [bool(v) for v in found] == [True] * len(found)
+
+
+def test_packing_keeps_the_kernels_of_other_functions():
+    """A loop's body calls kernels of its own."""
+    def grow(x, w):
+        y = x @ w
+        return mr.fori_loop(0, 3, lambda i, c: np.tanh(c) + y, y)
+
+    module = run(mr.trace(grow, f32["n", 16], f32[16, 64], constants="w"), passes())[-1].module
+    called = {b.value.kernel for f in module.functions for b in f.bindings if isinstance(b.value, RunKernel)}
+    assert called == {k.name for k in module.kernels} and len(called) > 1

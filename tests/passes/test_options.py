@@ -1,0 +1,31 @@
+"""The passes together: what can be left out."""
+
+import numpy as np
+import pytest
+
+from minirelax.errors import ArgumentError
+from minirelax.ir.interpret import interpret
+from minirelax.ir.parser import parse
+from minirelax.passes.options import OPTIONAL, Options
+from minirelax.pipeline import passes, run
+from tests.passes.programs import PROGRAMS
+from tests.passes.test_meaning import bound_values, inputs, leaves
+
+
+def test_a_pass_can_be_left_out():
+    names = [p.__name__ for p in passes(Options.of({}, without=("fuse_ops", "simplify")))]
+    assert "fuse_kernels" in names and not {"fuse_ops", "simplify"} & set(names)
+    with pytest.raises(ArgumentError, match="no such pass that can be left out"):
+        Options.of(None, without="legalize")
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_any_optional_pass_can_be_left_out(name):
+    """No pass relies on another one that may be missing."""
+    for text, (sizes, *_) in PROGRAMS.values():
+        first, *_, last = run(parse(text), passes(Options.of({}, without=name)))
+        args, bound = inputs(first.module, sizes)
+        want = leaves(interpret(first.module, *args, bound=bound))
+        got = leaves(interpret(last.module, *args, bound=bound_values(last.module, bound)))
+        for w, g in zip(want, got, strict=True):
+            np.testing.assert_allclose(g, w, rtol=2e-5, atol=2e-6)
