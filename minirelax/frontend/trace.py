@@ -140,12 +140,16 @@ def _typed_call(signature: Signature, args: tuple, kwargs: dict) -> Call:
     found = signature.inspected.bind(*args, **kwargs)
     found.apply_defaults()
     call = Call((), (), (), (), (), {}, {}, (), ())
-    arrays, leaves, declared, paths = [], [], [], []
+    arrays, leaves, declared, paths, weights, weight_paths = [], [], [], [], [], []
     for name, value in found.arguments.items():
         if name in signature.static:
             call.static[name] = value
             continue
         parts, call.trees[name], types_ = _parts(signature, name, value)
+        if name in signature.constants:
+            weight_paths += call.trees[name].paths(name)
+            weights += [as_type(part) if is_type(part) else part for part in parts]
+            continue
         for path, part, type_ in zip(call.trees[name].paths(name), parts, types_, strict=True):
             if is_type(part):
                 type_ = as_type(part)
@@ -159,7 +163,8 @@ def _typed_call(signature: Signature, args: tuple, kwargs: dict) -> Call:
             leaves.append(leaf)
             declared.append(type_)
             paths.append(path)
-    call.arrays, call.leaves, call.declared, call.paths = tuple(arrays), tuple(leaves), tuple(declared), tuple(paths)
+    call.arrays, call.leaves, call.weights = tuple(arrays), tuple(leaves), tuple(weights)
+    call.declared, call.paths = (*declared, *(w for w in weights if is_type(w))), (*paths, *weight_paths)
     return call
 
 
@@ -192,12 +197,12 @@ def _parameters(b: Builder, call: Call, function: str) -> list[Parameter]:
     for array, leaf, type_, path in zip(call.arrays, call.leaves, call.declared, call.paths, strict=False):
         params.append(Parameter(path, b.unique(identifier(path)), _parameter_type(b, array, leaf, type_), leaf.python))
     _check_declared(call, params, function)
-    for array, path in zip(call.weights, call.paths[len(call.arrays) :], strict=True):
-        params.append(
-            Parameter(
-                path, b.unique(identifier(path)), Tensor(as_argument(array, path, None)[1].dtype, array.shape), None, bound=True
-            )
-        )
+    for weight, path in zip(call.weights, call.paths[len(call.arrays) :], strict=True):
+        if is_type(weight):
+            type_ = _parameter_type(b, None, _leaf_of(weight, path), weight)
+        else:
+            type_ = Tensor(as_argument(weight, path, None)[1].dtype, np.shape(weight))
+        params.append(Parameter(path, b.unique(identifier(path)), type_, None, bound=True))
     return params
 
 

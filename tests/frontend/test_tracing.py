@@ -99,6 +99,13 @@ def main(x: f32[n, 4], *, p_w: f32[4, 2], p_b: f32[2]) -> f32[n, 2]:
     )
 
 
+def test_types_of_weights():
+    module = trace(lambda x, p: x @ p["w"] + p["b"], f32["n", 16], {"w": f32[16, "m"], "b": f32["m"]}, constants="p").module
+    assert str(module).splitlines()[0] == "def main(x: f32[n, 16], *, p_w: f32[16, m], p_b: f32[m]) -> f32[n, m]:"
+    mixed = trace(lambda x, w: x @ w, f32["n", 16], np.zeros((16, 64), "f4"), constants="w").module
+    assert str(mixed).splitlines()[0] == "def main(x: f32[n, 16], *, w: f32[16, 64]) -> f32[n, 64]:"
+
+
 def test_a_selection_binds_its_size():
     assert (
         text(lambda x: x[x > 0].sum(), np.zeros(3, np.float32))
