@@ -18,8 +18,9 @@ from minirelax.ir.graph import Module, Var
 from minirelax.ir.library import call_into, call_returning
 from minirelax.ir.types import NUMPY_DTYPES
 from minirelax.passes.options import Options
-from minirelax.runtime import object_cache, pool
+from minirelax.runtime import pool
 from minirelax.runtime.built import Allocate, Built, Choose, Invoke, Library, Placed, Repeat, Reserve, Sweep
+from minirelax.runtime.compile_kernels import kernel_addresses
 from minirelax.runtime.frame import FOUND, MESSAGE, Context
 from minirelax.runtime.instructions import Status
 from minirelax.runtime.vm import machine
@@ -195,26 +196,6 @@ def _unpickled(data: bytes) -> Executable:
 def preparation(module: Module) -> Module:
     """The part of a module that binding weights needs: the function ``bind`` and the constants."""
     return Module(tuple(f for f in module.functions if f.name == "bind"), (), module.constants)
-
-
-def kernel_addresses(sources: dict[str, str], on_kernel=None) -> dict[str, int]:
-    """Machine code of kernels: from the cache, else compiled (Numba is imported then and not before)."""
-    from minirelax.runtime.machine_code import Options, compile_separately
-    from minirelax.schedule.machine import detect
-
-    options = Options(vector_bits=8 * detect().vector_bytes)  # LLVM's own choice is half of what AVX-512 has
-
-    def compile_missing(missing: tuple[str, ...]):
-        from minirelax.codegen.numba_cpu import source_globals
-
-        found = {}
-        for i, name in enumerate(missing):
-            if on_kernel:
-                on_kernel(i, len(missing), name)
-            found |= compile_separately(sources[name], [name], source_globals(), options=options)
-        return found
-
-    return object_cache.load_or_compile_each({n: f"{s}\n{options.text}" for n, s in sources.items()}, compile_missing)
 
 
 class Bound:

@@ -8,7 +8,7 @@ import numpy as np
 from minirelax.codegen.numba_cpu import kernel_code
 from minirelax.ir.dim import value
 from minirelax.ir.loop import Kernel
-from minirelax.runtime.executable import kernel_addresses
+from minirelax.runtime.compile_kernels import kernel_addresses
 from minirelax.runtime.tiles import tile_table
 
 
