@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import subprocess
 import sys
 import threading
 from collections import deque
@@ -84,6 +83,8 @@ class _Helper:
     """A process, and the thread that hands it kernels."""
 
     def __init__(self, work: _Compilation):
+        import subprocess  # a warm process needs none
+
         self.work = work
         self.name: str | None = None  # the kernel that it compiles now
         path = [os.path.dirname(PACKAGE.rstrip(os.sep)), *sys.path]
