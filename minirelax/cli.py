@@ -88,7 +88,8 @@ def run_explain(args: argparse.Namespace) -> int:
         return 0
     show(compiled.stages)
     show_stages(compiled.stages)
-    for title, view in (("the kernels' source", highlighted(compiled.source)), ("tiles", compiled.tiling),
+    for title, view in (("what the kernels are made of", compiled.kernels),
+                        ("the kernels' source", highlighted(compiled.source)), ("tiles", compiled.tiling),
                         ("memory", compiled.memory), ("this program is used when", compiled.compilations)):
         heading(title)
         show(view)

@@ -92,7 +92,9 @@ def user_line() -> str:
 
 
 def line_text(name: str, line: int) -> str:
-    """A place in a file as errors show it: ``file:line   text``."""
+    """A place in a file as errors show it: ``file:line   text``; empty without a file."""
+    if not name:
+        return ""
     return f"{os.path.basename(name)}:{line}   {linecache.getline(name, line).strip()}".rstrip()
 
 

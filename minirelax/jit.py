@@ -39,12 +39,13 @@ from minirelax.frontend.size import Size
 from minirelax.frontend.trace import TraceResult, trace_call
 from minirelax.frontend.trace import trace as trace_function
 from minirelax.frontend.tree import LEAF, flatten
+from minirelax.ir.checked import checking
 from minirelax.ir.graph import CallLibrary, Module
 from minirelax.ir.types import Shape
 from minirelax.passes.options import Options
 
 if TYPE_CHECKING:
-    from minirelax.explore import Compilations, Diff, MemoryPlan, Stages
+    from minirelax.explore import Compilations, Diff, MemoryPlan, Origins, Stages
 
 TARGETS = ("cpu", "interpret")
 MOST_PLAIN = 8  # programs tried without looking at the signature
@@ -263,6 +264,13 @@ class JitFunction:
         return memory_plan(self.stages["plan_memory"].module)
 
     @property
+    def kernels(self) -> Origins:
+        """Every call of a kernel or routine in the latest compilation, with the ops that it came from, and the user's lines."""
+        from minirelax.explore import Origins
+
+        return Origins(self.stages[-1].module if self.target == "interpret" else self._latest.executable.module)
+
+    @property
     def tiling(self):
         """The tiles chosen in the latest compilation, and why."""
         return self._compiled("tiling")
@@ -300,7 +308,8 @@ class JitFunction:
         """The outputs of a program, or None if the arguments do not fit it."""
         _check_writable(entry, call)
         try:
-            outputs = entry.bind(call.weights)(call.arrays)
+            with checking(self.validate):
+                outputs = entry.bind(call.weights)(call.arrays)
         except LibraryError:
             raise  # nothing is run again: a routine has failed, and says why
         except (IndexingError, RunError, ShapeError) as e:

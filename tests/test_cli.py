@@ -31,6 +31,15 @@ def test_explain_prints_every_stage(program, capsys):
     assert "\x1b[" not in out
 
 
+def test_explain_names_the_ops_and_lines_of_every_kernel(program, capsys):
+    assert cli.main(["explain", f"{program}:layer", "--shapes", "x=5x8,w=8x3"]) == 0
+    out = capsys.readouterr().out
+    part = out[out.index("what the kernels are made of"):]
+    row = next(line for line in part.splitlines() if "matmul_maximum" in line)
+    assert row.split()[:4] == ["0", "matmul_maximum", "contraction", "matmul"]
+    assert "matmul v0, maximum v1" in row and row.endswith("layers.py:5   return np.maximum(x @ w, 0.0)")
+
+
 def test_explain_one_stage_prints_ir_that_parses(program, capsys):
     from minirelax.ir.parser import parse
     assert cli.main(["explain", f"{program}:mixed", "--shapes", "x=5x8,ids=4:i64", "--stage", "trace"]) == 0

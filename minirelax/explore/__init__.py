@@ -7,12 +7,13 @@ from minirelax.explore.compilations import Compilation, Compilations
 from minirelax.explore.diff import Diff
 from minirelax.explore.highlight import highlighted, mimebundle
 from minirelax.explore.memory import MemoryPlan, memory_plan
+from minirelax.explore.origins import Call, Origins
 from minirelax.explore.progress import Progress
 from minirelax.explore.stages import Stages
 from minirelax.explore.tiling import Tiling
 from minirelax.explore.view import View
 
 __all__ = [
-    "Compilation", "Compilations", "Diff", "MemoryPlan", "Progress", "Stages", "Tiling", "View", "highlighted", "memory_plan",
-    "mimebundle",
+    "Call", "Compilation", "Compilations", "Diff", "MemoryPlan", "Origins", "Progress", "Stages", "Tiling", "View", "highlighted",
+    "memory_plan", "mimebundle",
 ]

@@ -9,12 +9,11 @@
 """
 from __future__ import annotations
 
-import linecache
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from minirelax.errors import line_text
 from minirelax.explore.view import View
 from minirelax.ir.graph import Guard, Source
 
@@ -62,6 +61,4 @@ def guard_text(guard: Guard) -> str:
 
 def source_text(source: Source | None) -> str:
     """``file.py:12   the line``; empty where the line is unknown."""
-    if source is None:
-        return ""
-    return f"{os.path.basename(source.file)}:{source.line}   {linecache.getline(source.file, source.line).strip()}".rstrip()
+    return "" if source is None else line_text(source.file, source.line)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, get_type_hints
 
@@ -58,10 +58,34 @@ Atom = Var | Const
 
 @dataclass(frozen=True)
 class Source:
-    """The user's line that a binding came from."""
+    """Where a binding came from: the user's line, the op and its value (``exp v3``), and, if it was made of several, those.
 
-    file: str
-    line: int
+    Without a line, `file` is empty and `line` is 0.
+    """
+
+    file: str = ""
+    line: int = 0
+    name: str = ""
+    parts: tuple[Source, ...] = ()
+
+    @property
+    def leaves(self) -> tuple[Source, ...]:
+        """What it was made of, each once, in order; itself, if it was not made of several."""
+        return tuple(dict.fromkeys(leaf for part in self.parts for leaf in part.leaves)) if self.parts else (self,)
+
+
+def joined(sources: Iterable[Source | None]) -> Source | None:
+    """The source of what is made of several bindings: at the last line that is known, with all of them as its parts.
+
+    >>> joined([Source("f.py", 3, "exp v0"), None, Source("f.py", 4, "add v1")])     # doctest: +NORMALIZE_WHITESPACE
+    Source(file='f.py', line=4, name='', parts=(Source(file='f.py', line=3, name='exp v0', parts=()),
+                                                Source(file='f.py', line=4, name='add v1', parts=())))
+    """
+    leaves = tuple(dict.fromkeys(leaf for s in sources if s is not None for leaf in s.leaves))
+    if len(leaves) < 2:
+        return leaves[0] if leaves else None
+    last = next((s for s in reversed(leaves) if s.file), leaves[-1])
+    return Source(last.file, last.line, "", leaves)
 
 
 @dataclass(frozen=True)

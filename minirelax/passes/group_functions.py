@@ -24,6 +24,7 @@ from minirelax.ir.graph import (
     TupleItem,
     Var,
     fresh_names,
+    joined,
 )
 from minirelax.ir.infer import free_sizes
 from minirelax.ir.types import Shape, Tuple
@@ -67,7 +68,7 @@ class GroupFunctions:
         function = self._function(bindings, results)
         made = {b.var for b in bindings}
         args = tuple(dict.fromkeys(a for b in bindings for a in b.value.operands() if a not in made))
-        source, out = bindings[-1].source, []
+        source, out = joined(b.source for b in bindings), []
         if len(function.params) > len(args):
             shape = Var(next(names), function.params[-1].type)
             out.append(Binding(shape, MakeShape(shape.type.values), source))

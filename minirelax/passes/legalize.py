@@ -31,6 +31,8 @@ def main(x: f32[n], y: f32[2*m], z: f32[m]) -> f32[2*m]:
         output(v1, v2)
     return v2
 
+The binding's source takes the op's name and the value's along (``exp v3``), for who asks later what a kernel is made of.
+
 A literal that the program returns, or gives to a kernel that the user wrote, becomes a value, made by a kernel like any other.
 
 Every kernel computes one op; `fuse_ops` and `fuse_kernels` join them.  Reshapes become kernels too: those that are left
@@ -58,9 +60,11 @@ from minirelax.ir.graph import (
     MakeTuple,
     Module,
     Scan,
+    Source,
     Var,
     While,
     fresh_names,
+    joined,
 )
 from minirelax.ir.op import Op
 from minirelax.ir.scalar import literal
@@ -121,10 +125,17 @@ class _Legalization:
     def _value(self, literal: Const, names: Iterator[str]) -> tuple[Binding, Var]:
         """A binding that gives a literal a name."""
         var = Var(next(names), literal.type)
-        return Binding(var, self._call(Full(literal, ()))), var
+        return Binding(var, self._call(Full(literal, ())), Source(name=f"full {var.name}")), var
 
     def _binding(self, binding: Binding) -> Binding:
-        return replace(binding, value=self._call(binding.value)) if isinstance(binding.value, Op) else binding
+        match binding.value:
+            case Op():
+                return replace(binding, value=self._call(binding.value), source=_named(binding, binding.value.opname()))
+            case CallKernel(kernel=name) | CallLibrary(routine=name):
+                return replace(binding, source=_named(binding, name))
+            case CallFunction(function=name) if isinstance(group := self.module[name], Function) and group.group:
+                return replace(binding, source=_of_group(binding, group))
+        return binding
 
     def _call(self, op: Op) -> Expr:
         if op.library:
@@ -146,6 +157,21 @@ class _Legalization:
         params = tuple(_literal(a) if isinstance(a, Const) else Var(names[a], a.type) for a in op.operands())
         kernel = lower_to_kernel(op.opname(), op.lower, params, _all_names(op, sizes) | frozenset(names.values()))
         return self.table.add(kernel), tuple(map(symbol, kernel.sizes))
+
+
+def _named(binding: Binding, op: str) -> Source:
+    """The binding's source with the names of what it computes, so that they outlive fusion."""
+    source = binding.source or Source()
+    return source if source.name or source.parts else replace(source, name=f"{op} {binding.var.name}")
+
+
+def _of_group(binding: Binding, group: Function) -> Source:
+    """The source of a call of a group: its ops by name, at the lines of this call, or of the call that the group was made for."""
+    inside = [b for b in group.bindings if isinstance(b.value, Op)]
+    lines = binding.source.leaves if binding.source else ()
+    if len(lines) == len(inside):
+        inside = [replace(b, source=line) for b, line in zip(inside, lines, strict=True)]
+    return joined(_named(b, b.value.opname()) for b in inside) or Source()
 
 
 def _literal(constant: Const) -> TensorExpr:

@@ -17,9 +17,11 @@ OPTIONAL = (  # the passes without which a program still compiles, in their orde
     "simplify",
     "fold_constants",
     "merge_common",
+    "merge_contractions",
     "eliminate_dead_code",
     "bind_parameters",
     "fuse_ops",
+    "split_reductions",
     "pack_weights",
     "plan_memory",
 )
