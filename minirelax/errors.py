@@ -4,7 +4,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from types import TracebackType
+from types import FrameType, TracebackType
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 ELSEWHERE = "minirelax.numpy has what is supported; do the rest outside the compiled function"
@@ -53,6 +53,15 @@ class IndexingError(CompileError, IndexError):
     """An index outside its axis, or of a kind that cannot be traced."""
 
 
+class BoundsError(IndexingError):
+    """An access outside of a buffer, which a build with ``MINIRELAX_BOUNDSCHECK=1`` has found: in `kernel`, of `buffer`."""
+
+    def __init__(self, kernel: str, buffer: str, index: int, elements: int, where: str):
+        what = f"kernel {kernel} uses element {index} of {buffer}, which has {elements}"
+        super().__init__(what, "elements are counted from 0, in row-major order; look at the kernel's indices", where)
+        self.kernel, self.buffer, self.index, self.elements = kernel, buffer, index, elements
+
+
 class ParseError(CompileError, SyntaxError):
     """Text that is not IR."""
 
@@ -75,6 +84,10 @@ class LibraryError(RunError):
     def __init__(self, what: str, hint: str = "", routine: str = "", where: str = ""):
         super().__init__(what, hint, where)
         self.routine = routine
+
+
+class MemoryLimitError(RunError):
+    """A call that would take more memory than `memory_limit` allows; nothing has run, or no more than led to a loop or branch."""
 
 
 class FileError(CompileError, ValueError):
@@ -101,9 +114,14 @@ def line_text(name: str, line: int) -> str:
 def user_frame() -> tuple[str, int] | None:
     """File name and line of the innermost stack frame outside this package (and outside NumPy's own dispatch)."""
     frame = sys._getframe()
-    while frame and (frame.f_code.co_filename.startswith(PACKAGE) or _is_numpy(frame.f_code.co_filename)):
+    while frame and (_is_generated(frame) or frame.f_code.co_filename.startswith(PACKAGE) or _is_numpy(frame.f_code.co_filename)):
         frame = frame.f_back
     return (frame.f_code.co_filename, frame.f_lineno) if frame else None
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Is this the constructor of a dataclass of this package, whose text is in no file?"""
+    return frame.f_code.co_filename == "<string>" and frame.f_globals.get("__name__", "").startswith(f"{__package__}.")
 
 
 def without_internals(error: CompileError) -> CompileError:

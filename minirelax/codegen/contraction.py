@@ -49,7 +49,7 @@ class _ContractionWriter:
         out.line("groups = quotient(panels + panels_per_tile - 1, panels_per_tile)")
         out.line(f"row_blocks = quotient({self.m_count} + {plan.max_rows - 1}, {plan.max_rows})")
         out.line(f"block_rows = quotient({self.m_count} + row_blocks - 1, max(row_blocks, 1))")
-        source.pointer(RESULT, plan.dtype, "scratch")
+        source.pointer(RESULT, plan.dtype, "scratch", plan.max_rows * self.row)
         self._temporaries()
         out.line(f"a_copy = scratch + {plan.c_bytes}")
         out.line(f"b_copy = a_copy + {source.dim(plan.a_bytes)}")
@@ -70,7 +70,7 @@ class _ContractionWriter:
         place = self.plan.max_rows * self.row * self.size
         for name in self.plan.temporaries:
             dtype = self.types[name].dtype
-            self.source.pointer(name, dtype, f"scratch + {place}")
+            self.source.pointer(name, dtype, f"scratch + {place}", self.row)
             place += -(-self.row * itemsize(dtype) // 64) * 64
 
     def _tile_position(self) -> None:
@@ -119,7 +119,17 @@ class _ContractionWriter:
             out.line(f"a_address, a_stride = a_copy, {self.k_count}")
         else:
             base = f"({source.dim(a.base)} + {self.first}*{source.factor(a.stride)})"
+            if source.bounds:
+                self._check_rows(a, self.first, f"{self.last} - {self.first}", self.k_count)
             out.line(f"a_address, a_stride = {self._start(a)} + {self.size}*{base}, {source.dim(a.stride)}")
+
+    def _check_rows(self, operand: Operand, row: str, rows: str, columns: str, column: str = "0") -> None:
+        """Stop if some of these rows of an operand that is read in place are outside of it."""
+        source = self.source
+        first = f"{source.dim(operand.base)} + {row}*{source.factor(operand.stride)} + {column}"
+        last = f"{first} + ({rows} - 1)*{source.factor(operand.stride)} + {columns} - 1"
+        with self.out.block(f"if {rows} > 0 and {columns} > 0:"):
+            source.bounds.refuse_range(operand.buffer, first, last)
 
     def _start(self, operand: Operand) -> str:
         """The address of an operand's first element."""
@@ -130,12 +140,17 @@ class _ContractionWriter:
         b, out, source = self.plan.b, self.out, self.source
         if b.how == "packed":
             panel = f"{self._start(b)} + {self.size * self.width}*({self.panel}*{self.k_count} + k_first)"
+            if source.bounds:
+                first = f"{self.width}*({self.panel}*{self.k_count} + k_first)"
+                source.bounds.refuse_range(b.buffer, first, f"{first} + {self.width}*k_rows - 1")
             out.line(f"b_address, b_stride = {panel}, {self.width}")
             return
         out.line(f"b_address, b_stride = b_copy + {self._copy_bytes}*({self.panel} - first_panel), {self.width}")
         if b.how == "direct":
             base = f"({source.dim(b.base)} + k_first*{source.factor(b.stride)} + {self.panel}*{self.width})"
             with out.block(f"if {self.panel} < first_copied:"):
+                if source.bounds:
+                    self._check_rows(b, "k_first", "k_rows", str(self.width), f"{self.panel}*{self.width}")
                 out.line(f"b_address = {self._start(b)} + {self.size}*{base}")
                 out.line(f"b_stride = {source.dim(b.stride)}")
 
@@ -163,6 +178,8 @@ class _ContractionWriter:
                 out.line(f"to = ({K_CHUNK}*({self.panel} - first_panel) + k_row)*{self.width} - {self.panel}*{self.width}")
                 with out.block(f"if {self.columns} == {self.width}:"):
                     if plan.b.how == "direct":
+                        if source.bounds:
+                            self._check_rows(plan.b, "(k_first + k_row)", "1", str(self.width), f"{self.panel}*{self.width}")
                         row = f"{source.dim(plan.b.base)} + (k_first + k_row)*{source.factor(plan.b.stride)}"
                         start = f"{self._start(plan.b)} + {self.size}*({row} + {self.panel}*{self.width})"
                         out.line(f"copy_{self.width * self.size}(b_copy + {self.size}*(to + {self.panel}*{self.width}), {start})")

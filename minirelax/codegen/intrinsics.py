@@ -18,6 +18,7 @@ The names end in the dtype: ``exp_f32`` takes and gives a float32 (Numba casts o
 ``bitcast_i32_f32`` ...         the same bits as another type of the same size (source, then result)
 ``ptr_f32`` ...                 an address (int64) as a pointer that can be indexed; ``ptr_bool`` points to uint8
 ``copy_128`` ...                so many bytes from the second address to the first
+``inside``, ``is_outside``      checks of indices, in builds that check bounds (see `bounds`)
 ``call_tile``, ``call_sweep``   call a register tile, or the sweep (see `micro_kernels`), by its address
 =============================  ====================================================================================
 """
@@ -30,6 +31,7 @@ from functools import cache
 from llvmlite import ir
 
 from minirelax.codegen import division, integer_math, vector_math
+from minirelax.codegen.bounds_intrinsics import bounds_intrinsics
 from minirelax.codegen.value import Value, intrinsic, multiply_add
 
 FLOATS = ("f32", "f64")
@@ -67,6 +69,7 @@ def numba_intrinsics() -> dict[str, object]:
     found["call_sweep"] = _wrap("call_sweep", _emit_call_tile, types.void, [types.int64] * 10)
     found["call_tile"] = _wrap("call_tile", _emit_call_tile, types.void, [types.int64] * 9)
     found["select"] = _select()
+    found |= bounds_intrinsics()
     for count in COPIES:
         found[f"copy_{count}"] = _wrap(f"copy_{count}", _copy(count), types.void, [types.int64, types.int64])
     return found

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from minirelax.codegen.bounds import BoundsChecks
 from minirelax.codegen.scalars import dim_source
 from minirelax.codegen.source import Names, SourceWriter
+from minirelax.ir.checked import kernels_are_checked
 from minirelax.ir.dim import Dim, DimExpr, is_nonnegative, names, product
 from minirelax.ir.loop import Block, Kernel
 from minirelax.ir.scalar import Apply, Literal, Scalar, SizeValue, walk
@@ -40,6 +42,8 @@ RESERVED = frozenset(
         "quotient",
         "rest",
         "call_sweep",
+        "inside",
+        "is_outside",
         "not",
         *_DTYPES,
         *(f"ptr_{d}" for d in _DTYPES),
@@ -85,6 +89,7 @@ class KernelSource:
             self.names.give(a, a)
         for v in (*kernel.inputs, *kernel.outputs, *kernel.local):
             self.names.give(("buffer", v.name), v.name)
+        self.bounds = BoundsChecks(self) if kernels_are_checked() else None
 
     @contextmanager
     def function(self) -> Iterator[None]:
@@ -93,10 +98,12 @@ class KernelSource:
         with self.out.block(f"def {self.function_name}(args, lo, hi, scratch):"):
             for i, name in enumerate(self.signature.buffers):
                 self.pointer(name, types[name].dtype, f"args[{i}]")
-            if any(True for _ in self._checked_extents()):
+            if self.bounds or any(True for _ in self._checked_extents()):
                 self.out.line(f"error = ptr_i64(args[{self.signature.error}])")
             for i, size in enumerate(self.signature.sizes):
                 self.out.line(f"{self.names.of[size]} = args[{self.signature.first_size + i}]")
+            if self.bounds:
+                self.bounds.declare_all()
             self._refuse_empty_axes()
             yield
 
@@ -112,8 +119,11 @@ class KernelSource:
                 self.out.line("error[0] = 1")
                 self.out.line("return")
 
-    def pointer(self, buffer: str, dtype: str, address: str) -> None:
+    def pointer(self, buffer: str, dtype: str, address: str, elements: Dim | None = None) -> None:
+        """A buffer at an address; `elements` is how many it has, of one that is in scratch memory."""
         self.out.line(f"{self.buffer(buffer)} = ptr_{dtype}({address})")
+        if self.bounds and elements is not None:
+            self.bounds.declare(buffer, elements)
 
     def buffer(self, name: str) -> str:
         return self.names.give(("buffer", name), name.replace(".", "_"))
@@ -133,11 +143,16 @@ class KernelSource:
 
     def element(self, buffer: str, index: str, dtype: str) -> str:
         """A load: bools are bytes in memory."""
-        text = f"{self.buffer(buffer)}[{index}]"
+        text = f"{self.buffer(buffer)}[{self._place(buffer, index, dtype)}]"
         return f"({text} != u8(0))" if dtype == "bool" else text
 
     def store(self, buffer: str, index: str, value: str, dtype: str) -> None:
-        self.out.line(f"{self.buffer(buffer)}[{index}] = {dtype if dtype != 'bool' else 'u8'}({value})")
+        place = self._place(buffer, index, dtype)
+        self.out.line(f"{self.buffer(buffer)}[{place}] = {dtype if dtype != 'bool' else 'u8'}({value})")
+
+    def _place(self, buffer: str, index: str, dtype: str) -> str:
+        """An index as it is, or checked."""
+        return self.bounds.index(buffer, index, dtype) if self.bounds else index
 
     def _checked_extents(self) -> Iterator[tuple[Block, Dim]]:
         """The extents that indices of the kernel's blocks are checked against."""

@@ -50,7 +50,7 @@ class KernelCode:
     @property
     def may_fail(self) -> bool:
         """Does it look for indices that are out of range?"""
-        return "error[0]" in self.source
+        return "error[0]" in self.source or "(error, " in self.source
 
     @property
     def table_dtype(self) -> str | None:
@@ -66,9 +66,15 @@ def register_tiles(machine: Machine | None = None) -> dict[str, RegisterTile]:
     return {d: RegisterTile(s.mr_max, s.width) for d, s in shapes.items()}
 
 
+@functools.lru_cache(1024)
+def kernel_plan(kernel: Kernel, machine: Machine | None = None) -> Plan:
+    """The plan of a kernel for a machine (default: this one)."""
+    return plan_kernel(kernel, register_tiles(machine))
+
+
 def kernel_code(kernel: Kernel, machine: Machine | None = None) -> KernelCode:
     """Plan a kernel and write its source."""
-    plan = plan_kernel(kernel, register_tiles(machine))
+    plan = kernel_plan(kernel, machine)
     source = contraction_source(plan) if isinstance(plan, ContractionPlan) else row_source(plan)
     return KernelCode(kernel, plan, str(source.out), source.function_name, source.signature)
 

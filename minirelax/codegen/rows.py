@@ -23,7 +23,7 @@ def row_source(plan: RowPlan) -> KernelSource:
     writer = _RowWriter(source, plan)
     with source.function():
         for s in plan.scratch:
-            source.pointer(s.name, s.dtype, f"scratch + {source.dim(s.offset)}" if s.offset != 0 else "scratch")
+            source.pointer(s.name, s.dtype, f"scratch + {source.dim(s.offset)}" if s.offset != 0 else "scratch", s.elements)
         writer.tiles()
     return source
 

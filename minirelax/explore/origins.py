@@ -87,9 +87,9 @@ class Origins(View, Sequence):
 
 
 def _calls(module: Module, function: Function) -> Iterator[Call]:
-    """The steps of one function; a group's own bindings are no steps, they become a kernel."""
-    bindings = () if function.group else (b for b in function.bindings if _called(b))
-    for step, b in enumerate(bindings):
+    """The steps of one function.  A group is one step of its caller, unless it is still there after calls are lowered."""
+    steps = (RunKernel, RunLibrary) if function.group else (RunKernel, RunLibrary, CallKernel, CallLibrary)
+    for step, b in enumerate(b for b in function.bindings if isinstance(b.value, steps)):
         name, leaves = _called(b), b.source.leaves if b.source else ()
         is_kernel = isinstance(b.value, RunKernel | CallKernel)
         yield Call(function.name, step, name, (module[name].pattern or "") if is_kernel else LIBRARY, leaves)

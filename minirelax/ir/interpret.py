@@ -22,7 +22,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from minirelax.errors import OUT_OF_RANGE, ArgumentError, CompileError, DTypeError, IndexingError, RunError, ShapeError, line_text
+from minirelax.errors import (
+    OUT_OF_RANGE,
+    ArgumentError,
+    CompileError,
+    DTypeError,
+    IndexingError,
+    LibraryError,
+    RunError,
+    ShapeError,
+    line_text,
+)
 from minirelax.ir.boundary import Given, Known, arguments, check, shape_value
 from minirelax.ir.dim import Dim, DimExpr, names, value
 from minirelax.ir.execute import allocate, execute_into
@@ -104,10 +114,15 @@ class _Frame:
     def run(self) -> Value:
         for binding in self.function.bindings:
             if binding.var is None:
-                self._effect(binding.value)
+                try:
+                    self._effect(binding.value)
+                except LibraryError as e:
+                    raise _located(e, binding.source) from e.__cause__
             else:
                 try:
                     found = self._value(binding.value, binding.var.type)
+                except LibraryError as e:
+                    raise _located(e, binding.source) from e.__cause__
                 except (IndexError, ShapeError, DTypeError) as e:
                     raise _located(e, binding.source) from None
                 self._check(binding.var.name, binding.var.name, binding.var.type, found)
@@ -171,18 +186,18 @@ class _Frame:
                 return self._library(expr, type_)
             case AllocStorage(bytes=size):
                 return np.full(self._number(size), 0xA5, np.uint8)
-            case AllocTensor(storage=storage):
-                return self._tensor(type_, storage)
+            case AllocTensor(storage=storage, offset=offset):
+                return self._tensor(type_, storage, self._number(offset))
             case View(value=v):
                 return self._read(v).reshape(self._number(type_.shape))
         raise RunError(f"there is no way to run {type(expr).__name__}", where="")
 
-    def _tensor(self, type_: Tensor, storage: tuple[Atom, ...]) -> np.ndarray:
+    def _tensor(self, type_: Tensor, storage: tuple[Atom, ...], offset: int = 0) -> np.ndarray:
         if not storage:
             return allocate(type_, self.sizes)
         shape = self._number(type_.shape)
         size = int(np.prod(shape, dtype=np.int64)) * type_.numpy_dtype.itemsize
-        memory = self._read(storage[0])
+        memory = self._read(storage[0])[offset:]
         if size > memory.size:
             raise RunError(f"a tensor of {size} bytes does not fit into a storage of {memory.size}", where="")
         return memory[:size].view(type_.numpy_dtype).reshape(shape)
@@ -268,6 +283,8 @@ class _Frame:
 def _located(error: IndexError | CompileError, source: Source | None) -> IndexError | CompileError:
     """An index out of range, or a value that is not of the type that was promised, with the user's line that asked for it."""
     where = line_text(source.file, source.line) if source else ""
+    if isinstance(error, LibraryError):
+        return error if error.where else LibraryError(error.what, error.hint, error.routine, where)
     if isinstance(error, ShapeError | DTypeError):
         return error if error.where else type(error)(error.what, error.hint, where)
     if isinstance(error, IndexingError):

@@ -7,6 +7,11 @@ make room for it: then the routine is called as ``routine(*inputs, *sizes)`` and
 arrays.  A routine must depend on nothing but its arguments, since equal calls are made once and unread ones never, and must
 keep none of them.
 
+What a routine can do wrong in Python is an error that names it, and never harms the program's memory: it gets array objects of
+its own, whose base is just their elements' memory, read-only for inputs, so it can neither resize them, nor reach what lies
+beside them, nor change what the program thinks of them.  Native code can write anywhere; where everything is checked
+(`minirelax.ir.checked`), routines work on copies between guard zones, and damage to a zone, or to an input, is an error, too.
+
 An op with ``library = True`` is not registered: it is called under its own name by its `numpy` rule.
 
 >>> import numpy as np
@@ -26,12 +31,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minirelax.errors import ArgumentError, LibraryError, RunError
-from minirelax.ir.graph import Atom, CallLibrary, RunLibrary, operand_names, tuple_operands
+from minirelax.errors import ArgumentError, LibraryError, RunError, line_text
+from minirelax.ir.checked import is_checked
+from minirelax.ir.graph import Atom, Binding, CallLibrary, Module, RunLibrary, operand_names, tuple_operands
 from minirelax.ir.op import OPS, Op
 from minirelax.ir.types import NUMPY_DTYPES, Tensor, Tuple, Type, dtype_name
 
 ROUTINES: dict[str, Callable] = {}
+ZONE, PATTERN = 4096, 0xA5                              # bytes around a watched array: a page, and what they hold
 
 Expected = tuple[str | None, tuple[int | None, ...] | None]        # of an output that is returned: dtype, sizes, as far as known
 
@@ -54,13 +61,18 @@ def register_library(name: str, function: Callable) -> Callable:
 
 def routine(name: str) -> Callable:
     """The registered function.  Raises RunError, with the names that are most like it, if there is none."""
-    found = ROUTINES.get(name)
+    found = ROUTINES.get(name) or _built_in(name)
     if found is None:
         close = difflib.get_close_matches(name, ROUTINES, 3)
         guess = f"did you mean {' or '.join(close)}? else " if close else ""
         hint = f"{guess}register it first: minirelax.register_library({name!r}, function)"
         raise RunError(f"no library routine is called {name}", hint, where="")
     return found
+
+
+def _built_in(name: str) -> Callable | None:
+    from minirelax.libraries import ROUTINES as built_in  # only here: it is far ahead in the order of the package
+    return built_in.get(name)
 
 
 def makes_room(type_: Type) -> bool:
@@ -71,18 +83,26 @@ def makes_room(type_: Type) -> bool:
 
 
 def call_into(name: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], sizes: Sequence[int] = ()) -> None:
-    """Let a registered routine write `outputs`.  Raises LibraryError for whatever it raises, and if it returns something."""
-    found = _called(name, [*map(_read_only, inputs), *outputs], sizes)
-    returned = found if isinstance(found, tuple) else (found,)
-    if found is not None and not all(any(r is o for o in outputs) for r in returned):
-        what = f"the library routine {name} returned {_kind(found)}"
-        raise LibraryError(what, "it is to write its outputs, the arguments after the inputs, and to return nothing", name)
+    """Let a registered routine write `outputs`.
+
+    Raises LibraryError for whatever it raises, if it returns anything else than outputs, and if it changes the shape, the
+    strides or the dtype of one.
+    """
+    with _Handed(name, inputs, outputs) as handed:
+        found = _called(name, handed.inputs, handed.outputs, sizes)
+        handed.check()
+        returned = found if isinstance(found, tuple | list) else (found,)
+        if found is not None and not all(any(r is o for o in handed.outputs) for r in returned):
+            what = f"the library routine {name} returned {_kind(found)}"
+            raise LibraryError(what, "it is to write its outputs, the arguments after the inputs, and to return nothing", name)
 
 
 def call_returning(name: str, inputs: Sequence[np.ndarray], expected: Sequence[Expected],
                    sizes: Sequence[int] = ()) -> tuple[np.ndarray, ...]:
     """What a registered routine returns, as new arrays.  Raises LibraryError for whatever it raises, and for other results."""
-    found = _called(name, list(map(_read_only, inputs)), sizes)
+    with _Handed(name, inputs) as handed:
+        found = _called(name, handed.inputs, [], sizes)
+        handed.check()
     arrays = found if isinstance(found, tuple | list) else (found,)
     if found is None or len(arrays) != len(expected):
         what = f"the library routine {name} returned {_kind(found)}"
@@ -90,20 +110,85 @@ def call_returning(name: str, inputs: Sequence[np.ndarray], expected: Sequence[E
     return tuple(_checked(name, i, a, e) for i, (a, e) in enumerate(zip(arrays, expected, strict=True)))
 
 
-def _called(name: str, arrays: list[np.ndarray], sizes: Sequence[int]) -> object:
+def _called(name: str, inputs: list[np.ndarray], outputs: list[np.ndarray], sizes: Sequence[int]) -> object:
     function = routine(name)
+    given = ", ".join([*map(_kind, (*inputs, *outputs)), *map(str, sizes)])
     try:
-        return function(*arrays, *sizes)
+        return function(*inputs, *outputs, *sizes)
     except Exception as e:
-        given = ", ".join([*map(_kind, arrays), *map(str, sizes)])
         what = f"the library routine {name} raised {type(e).__name__}: {e}"
         raise LibraryError(what, f"it was called as {name}({given})", name) from e
 
 
-def _read_only(array: np.ndarray) -> np.ndarray:
-    view = (array if array.flags.c_contiguous else np.array(array, order="C")).view(np.ndarray)
-    view.flags.writeable = False
-    return view
+class _Handed:
+    """The arrays that a routine gets in place of the program's, and what it may not have done to them."""
+
+    def __init__(self, name: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray] = ()):
+        self.name, self.given, self.targets = name, [_in_order(a) for a in inputs], outputs
+        self.zones: list[GuardZones] = []
+        if is_checked():
+            self.zones = [GuardZones(a) for a in (*self.given, *outputs)]
+        memory = [z.array for z in self.zones] or [*self.given, *outputs]
+        self.inputs = [_own(a, writable=False) for a in memory[: len(inputs)]]
+        self.outputs = [_own(a, writable=True) for a in memory[len(inputs) :]]
+        self.layouts = [(a.shape, a.dtype, a.strides) for a in self.outputs]
+
+    def __enter__(self) -> _Handed:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """What was written between zones goes where it belongs; zones hold, or nothing is believed."""
+        if self.zones and error[0] is None:
+            for target, zone in zip(self.targets, self.zones[len(self.inputs) :], strict=True):
+                target[...] = zone.array
+
+    def check(self) -> None:
+        """Raises LibraryError for an output that is another array now, a damaged zone, or an input that was written to."""
+        for i, (found, layout) in enumerate(zip(self.outputs, self.layouts, strict=True)):
+            if (found.shape, found.dtype, found.strides) != layout:
+                now = f"strides {found.strides}" if (found.shape, found.dtype) == layout[:2] else _kind(found)
+                what = f"the library routine {self.name} made {now} of its output {i}, which is {_kind(self.targets[i])}"
+                raise LibraryError(what, "it is to write the elements of the array that it is given", self.name)
+        for i, zone in enumerate(self.zones):
+            which = f"input {i}" if i < len(self.inputs) else f"output {i - len(self.inputs)}"
+            if side := zone.damaged():
+                what = f"the library routine {self.name} wrote {side} {which}, which is {_kind(zone.array)}"
+                raise LibraryError(what, "sizes and strides that it assumes are not those of the array", self.name)
+            if i < len(self.inputs) and zone.array.tobytes() != self.given[i].tobytes():
+                what = f"the library routine {self.name} wrote to its {which}, which is {_kind(zone.array)}"
+                raise LibraryError(what, "inputs are read-only: others read them, too", self.name)
+
+
+class GuardZones:
+    """A copy of an array between two zones of known bytes.
+
+    >>> zones = GuardZones(np.ones(3, np.int8))
+    >>> zones.damaged(), zones.array.tolist()
+    ('', [1, 1, 1])
+    >>> zones.memory[ZONE + 3] = 1
+    >>> zones.damaged()
+    'behind'
+    """
+
+    def __init__(self, array: np.ndarray):
+        self.memory = np.full(2 * ZONE + array.nbytes, PATTERN, np.uint8)
+        self.array = np.ndarray(array.shape, array.dtype, self.memory.data, ZONE)
+        self.array[...] = array
+
+    def damaged(self) -> str:
+        """The side whose zone is not what it was, empty if both are."""
+        before, behind = self.memory[:ZONE], self.memory[len(self.memory) - ZONE :]
+        return "in front of" if (before != PATTERN).any() else "behind" if (behind != PATTERN).any() else ""
+
+
+def _in_order(array: np.ndarray) -> np.ndarray:
+    return array if array.flags.c_contiguous else np.array(array, order="C")
+
+
+def _own(array: np.ndarray, writable: bool) -> np.ndarray:
+    """An array object of the routine's own, on the same elements; a read-only one cannot be made writable again."""
+    memory = memoryview(array.view(np.ndarray))
+    return np.asarray(memory if writable else memory.toreadonly())
 
 
 def _checked(name: str, position: int, found: object, expected: Expected) -> np.ndarray:
@@ -126,6 +211,22 @@ def _kind(found: object) -> str:
         return "nothing" if found is None else f"a value of type {type(found).__name__}"
     name = dtype_name(found.dtype)
     return str(Tensor(name, found.shape)) if name else f"an array of dtype {found.dtype}"
+
+
+def result_name(binding: Binding) -> str:
+    """The name of the (first) array that a library call makes."""
+    match binding.value:
+        case RunLibrary(out=(first, *_)):
+            return first.name
+    return binding.var.name if binding.var else ""
+
+
+def call_line(module: Module, routine: str, result: str) -> str:
+    """The user's line with the call of `routine` that makes the value `result`; empty if none is known, or several are."""
+    calls = (b for f in module.functions for b in f.bindings if isinstance(b.value, CallLibrary | RunLibrary))
+    made = (b.source for b in calls if b.value.routine == routine and result_name(b) == result)
+    lines = {line_text(s.file, s.line) for s in made if s is not None}
+    return lines.pop() if len(lines) == 1 else ""
 
 
 def library_op(call: CallLibrary | RunLibrary) -> Op | None:

@@ -18,12 +18,13 @@ def pick(x: f32[n], i: i64[m], out: f32[m], *, n, m):
 """
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from minirelax.errors import VerifyError
-from minirelax.ir.dim import Dim, DimExpr, atoms, is_nonnegative, maximum, substitute, symbol
+from minirelax.ir.dim import Dim, DimExpr, atoms, is_nonnegative, maximum, names, substitute, symbol
 from minirelax.ir.loop import Axis, Block, Kernel, block_dims
 from minirelax.ir.scalar import (
     Apply,
@@ -41,6 +42,7 @@ from minirelax.ir.scalar import (
 from minirelax.ir.types import Tensor
 
 CHECK = "check_index"
+CLAMP = "indices count from 0; both sides of a where are read, so clamp them: x[max(i - 1, 0)], x[min(i + 1, n - 1)]"
 
 
 def safe_kernel(kernel: Kernel, places: Sequence[str] = ()) -> Kernel:
@@ -57,6 +59,47 @@ def safe_kernel(kernel: Kernel, places: Sequence[str] = ()) -> Kernel:
     if all(counts[b.buffer] == 1 and _is_whole(b, kernel.buffers[b.buffer]) for b in blocks):
         return replace(kernel, blocks=tuple(map(_along_buffer, blocks)))
     return replace(kernel, blocks=blocks, pattern="opaque")
+
+
+def refuse_outside(kernel: Kernel) -> None:
+    """Raises VerifyError for an index that is outside whenever its loops run, whatever the sizes: at their first or last rounds.
+
+    >>> from minirelax.ir.parse_loops import parse_kernel
+    >>> refuse_outside(parse_kernel('''
+    ... @kernel
+    ... def next(x: f32[n], out: f32[n], *, n):
+    ...     for i in range(n):
+    ...         out[i] = x[i + 1]'''))
+    Traceback (most recent call last):
+    minirelax.errors.VerifyError: x[i + 1] is outside x: f32[n] where i = n - 1
+      at kernel next
+      hint: indices count from 0; ...
+    """
+    types = kernel.buffers
+    least = _least_sizes(d for t in types.values() for d in t.shape)
+    for block in kernel.blocks:
+        axes = (*block.axes, *block.over)
+        proof = _Proof(_least_sizes((a.extent - 1 for a in axes), least), {}, f"kernel {kernel.name}")
+        extents = {a.name: a.extent for a in axes}
+        for buffer, indices in ((block.buffer, block.indices), *((s.buffer, s.indices) for s in block.loads)):
+            what = f"{_access(buffer, indices)} is outside {buffer}: {types[buffer]}"
+            for index, extent in zip(indices, types[buffer].shape, strict=True):
+                if not isinstance(index, Scalar):
+                    _refuse_at_corners(proof, index, extent, extents, what)
+
+
+def _refuse_at_corners(proof: _Proof, index: Dim, extent: Dim, extents: dict[str, Dim], what: str) -> None:
+    """Look at an index where each of its axes is at one of its ends: these are rounds that take place."""
+    axes = sorted(names(index) & extents.keys())
+    for ends in itertools.product(*((0, extents[a] - 1) for a in axes)):
+        at = substitute(index, dict(zip(axes, ends, strict=True)))
+        if proof.shows(-1 - at) or proof.shows(at - extent):
+            corner = ", ".join(f"{a} = {end}" for a, end in zip(axes, ends, strict=True))
+            raise VerifyError(f"{what} where {corner}" if corner else what, CLAMP, where=proof.place)
+
+
+def _access(buffer: str, indices: tuple[Index, ...]) -> str:
+    return f"{buffer}[{', '.join(map(str, indices))}]"
 
 
 def _safe_block(block: Block, types: dict[str, Tensor], least: dict[str, int], place: str) -> Block:
@@ -111,9 +154,7 @@ class _Proof:
         if self.shows(index) and self.shows(extent - 1 - index):
             return index
         if self.shows(-1 - index) or self.shows(index - extent):
-            text = f"{buffer}[{', '.join(map(str, indices))}]"
-            hint = "indices count from 0; both sides of a where are read, so clamp them: x[max(i - 1, 0)], x[min(i + 1, n - 1)]"
-            raise VerifyError(f"{text} is outside {buffer}: {type_}", hint, where=self.place)
+            raise VerifyError(f"{_access(buffer, indices)} is outside {buffer}: {type_}", CLAMP, where=self.place)
         return apply(CHECK, size_value(index), limit, dtype="i64")
 
     def axis(self, axis: Axis) -> Axis:

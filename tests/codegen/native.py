@@ -5,6 +5,7 @@ import ctypes
 
 import numpy as np
 
+from minirelax.codegen.bounds import WORDS
 from minirelax.codegen.numba_cpu import kernel_code
 from minirelax.ir.dim import value
 from minirelax.ir.loop import Kernel
@@ -19,7 +20,7 @@ def run_natively(kernel: Kernel, arrays, sizes: dict[str, int], split: int | Non
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(address)
     outputs = [np.full([value(d, sizes) for d in v.type.shape], 77, v.type.numpy_dtype) for v in kernel.outputs]
     inputs = [np.ascontiguousarray(a) for a in arrays]
-    error, table = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    error, table = np.zeros(WORDS, np.int64), np.zeros(1, np.int64)
     if code.table_dtype:
         table = np.ascontiguousarray(tile_table(code.table_dtype).addresses, np.int64)
     words = [a.ctypes.data for a in (*inputs, *outputs, error, table)] + [sizes[s] for s in code.signature.sizes]

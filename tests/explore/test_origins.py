@@ -36,6 +36,7 @@ def test_fused_kernels_name_all_their_ops_and_lines():
     found = [op for c in f.kernels for op in ops_of(c)]
     assert sorted(found) == ["divide", "exp", "matmul", "max", "subtract", "sum"]
     assert len(f.kernels) < 6 and list(dict.fromkeys(line for c in f.kernels for line in c.lines)) == LINES[1:]
+    assert str(f.executable.kernels) == str(f.kernels)
     assert all(c.pattern in ("reduce", "contraction") for c in f.kernels)
 
 
@@ -84,6 +85,22 @@ def test_a_user_kernel_and_a_branch_are_there():
     assert any(op.startswith("double ") for c in f.kernels for op in c.ops)
 
 
+def test_products_that_are_joined_keep_the_names_and_lines_of_all():
+    def heads(x, wq, wk, wv):
+        q = x @ wq
+        k = x @ wk
+        return np.tanh(q), np.tanh(k), x @ wv
+
+    f = mr.jit(heads, constants=("wq", "wk", "wv"))
+    f(rng.normal(size=(5, 8)), *(rng.normal(size=(8, 16)) for _ in range(3)))
+    first = heads.__code__.co_firstlineno
+    found = [c for c in f.kernels if "matmul" in c.kernel]
+    assert {op for c in found for op in ops_of(c)} >= {"matmul"}
+    lines = {line.split()[0] for c in found for line in c.lines}
+    assert lines == {f"test_origins.py:{first + k}" for k in (1, 2, 3)}
+    assert len({op for c in found for op in c.ops if op.startswith("matmul ")}) == 3
+
+
 def test_parsed_programs_have_names_without_lines():
     module = parse("""
 def main(x: f32[n, m]) -> f32[n]:
@@ -105,9 +122,35 @@ def test_a_literal_that_is_returned_has_a_name_too():
     assert [c.ops for c in Origins(module)] == [("full v0",)]
 
 
+def test_the_ops_of_a_group_that_was_made_before_them_have_names():
+    module = parse("""
+@group
+def pair(x: f32[n]) -> f32[n]:
+    with dataflow():
+        v0: f32[n] = exp(x)
+        v1: f32[n] = add(v0, 1.0)
+        output(v1)
+    return v1
+
+def main(y: f32[n]) -> f32[n]:
+    with dataflow():
+        w0: f32[n] = call_function(pair, y)
+        output(w0)
+    return w0""")
+    found = next(f for f in legalize(module).functions if f.name == "main").bindings[0].source
+    assert [s.name for s in found.leaves] == ["exp v0", "add v1"]
+
+
 def test_joined_sources_are_flat_and_unique():
     a, b, c = Source("f.py", 1, "exp v0"), Source("f.py", 2, "add v1"), Source(name="full v2")
     assert joined([]) is None and joined([None]) is None and joined([a, None, a]) == a
     assert joined([joined([a, b]), joined([b, c])]).parts == (a, b, c)
     assert (joined([a, b, c]).file, joined([a, b, c]).line) == ("f.py", 2)
     assert joined([c, c]) == c and c.leaves == (c,)
+
+
+def test_nothing_is_compiled_to_be_interpreted():
+    f = mr.jit(softmax_of_product, target="interpret")
+    f(rng.normal(size=(5, 8)), rng.normal(size=(8, 4)))
+    with pytest.raises(mr.errors.ArgumentError, match="compiles nothing, so there is no kernels"):
+        f.kernels  # noqa: B018

@@ -1,6 +1,7 @@
 """Library routines: destination passing, several outputs, sizes, results of unknown size; what a routine can do wrong."""
 
 # ruff: noqa: F821   (sizes are named in quotes)
+import ctypes
 import gc
 import re
 
@@ -10,6 +11,7 @@ import pytest
 import minirelax as mr
 from minirelax import f32, f64, i64
 from minirelax.errors import ArgumentError, LibraryError, RunError, ShapeError
+from minirelax.ir.checked import is_checked
 from minirelax.ir.library import ROUTINES
 from minirelax.ir.parser import parse
 
@@ -273,6 +275,128 @@ def test_a_routine_that_does_wrong(target, routine, out, what, hint):
         assert (e.value.what, e.value.hint) == (f"the library routine wrong {what}", hint)
         assert e.value.where.startswith("test_call_library.py:")
     assert x.tolist() == [0, 1, 2]
+
+
+CHANGED = "it is to write the elements of the array that it is given"
+
+
+def with_dtype(out):
+    out.dtype = np.int32
+
+
+def with_shape(out):
+    out.shape = (1, 3)
+
+
+def with_strides(out):
+    out.strides = (0,)
+
+
+@TARGETS
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("change, what, hint", [
+    (with_dtype, "made i32[3] of its output 0, which is f32[3]", CHANGED),
+    (with_shape, "made f32[1, 3] of its output 0, which is f32[3]", CHANGED),
+    (with_strides, "made strides (0,) of its output 0, which is f32[3]", CHANGED),
+    (lambda out: out.resize(5), "raised ValueError: cannot resize this array", "it was called as wrong(f32[3], f32[3])"),
+    (lambda out: out.resize(5, refcheck=False), "raised ValueError: cannot resize", "it was called as wrong(f32[3], f32[3])")])
+def test_a_routine_that_makes_another_array_of_its_output(target, change, what, hint):
+    mr.register_library("wrong", lambda x, out: (out.fill(5), change(out), None)[-1])
+
+    def call(x):
+        y = mr.call_library("wrong", (x * 2,), f32[x.shape[0]])
+        return np.sort(y + x)
+
+    fn, x = mr.jit(call, target=target), np.arange(3, dtype=np.float32)
+    for _ in range(2):                                             # a failure leaves nothing behind
+        with pytest.raises(LibraryError) as e:
+            fn(x)
+        assert e.value.what.startswith(f"the library routine wrong {what}") and e.value.hint == hint
+        assert re.sub(r"py:\d+", "py:0", e.value.where) == (
+            'test_call_library.py:0   y = mr.call_library("wrong", (x * 2,), f32[x.shape[0]])')
+    mr.register_library("wrong", lambda x, out: np.copyto(out, x))
+    np.testing.assert_array_equal(fn(x), x * 3)
+
+
+@TARGETS
+def test_what_lies_behind_an_array_of_a_routine(target):
+    """Neither its base nor the flags lead to the rest of the program's memory, or make an input writable."""
+    seen = []
+
+    def look(x, out):
+        for a in (x, out):
+            base = a
+            while base is not None and not isinstance(base, memoryview):
+                base = base.base
+            owner = base.obj.base if isinstance(base.obj, np.ndarray) else base.obj
+            seen.append((base.nbytes, getattr(owner, "owner", None)))
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            x.flags.writeable = True
+        assert not isinstance(x.base, np.ndarray) and not isinstance(out.base, np.ndarray)
+        np.multiply(x, 2, out=out)
+
+    mr.register_library("look", look)
+    fn = mr.jit(lambda x: np.exp(mr.call_library("look", (x + 1,), f64[x.shape[0]])), target=target)
+    np.testing.assert_allclose(fn(np.zeros(100)), np.exp(np.full(100, 2.0)))
+    assert seen == [(800, None)] * 2
+
+
+def test_the_line_of_the_call_that_fails_among_several():
+    def picky(x, out):
+        if x[0] > 2:
+            raise ValueError("too large")
+        out[...] = x
+
+    mr.register_library("picky", picky)
+
+    def fn(x):
+        a = mr.call_library("picky", (x,), f64[x.shape[0]])
+        b = mr.call_library("picky", (a + 2,), f64[x.shape[0]])
+        return a + b
+
+    f = mr.jit(fn)
+    np.testing.assert_array_equal(f(np.zeros(2)), [2, 2])
+    for start, line in ((5.0, "a = mr.call_library"), (1.0, "b = mr.call_library")):
+        with pytest.raises(LibraryError, match="picky raised ValueError: too large") as e:
+            f(np.full(2, start))
+        assert line in e.value.where
+    np.testing.assert_array_equal(f(np.zeros(2)), [2, 2])
+
+
+def past(out, elements):
+    """Native code that writes where it should not: `elements` behind the array, or in front of it."""
+    at = out.ctypes.data + (out.nbytes if elements > 0 else out.itemsize * elements)
+    ctypes.memset(at, 7, out.itemsize * abs(elements))
+
+
+@pytest.mark.parametrize("how", ["environment", "validate", "interpret"])
+@pytest.mark.parametrize("where, what", [(1, "wrote behind output 0, which is f32[3]"), (-2, "wrote in front of output 0"),
+                                         (0, "wrote to its input 0, which is f32[3]")])
+def test_guard_zones_find_what_native_code_does(how, where, what, monkeypatch):
+    if how != "validate":
+        monkeypatch.setenv("MINIRELAX_BOUNDSCHECK", "1")
+
+    def native(x, out):
+        out[...] = x
+        if where == 0:
+            ctypes.memset(x.ctypes.data, 7, 4)
+        elif is_checked():                                         # else there is nothing around it that may be harmed
+            past(out, where)
+
+    mr.register_library("native", native)
+
+    def call(x):
+        return mr.call_library("native", (x + 1,), f32[x.shape[0]])
+
+    with pytest.raises(LibraryError) as e:
+        mr.jit(call, target="interpret" if how == "interpret" else "cpu", validate=how == "validate")(np.ones(3, np.float32))
+    assert e.value.what.startswith(f"the library routine native {what}") and "return mr.call_library" in e.value.where
+
+
+def test_watched_routines_give_the_same_results(monkeypatch):
+    monkeypatch.setenv("MINIRELAX_BOUNDSCHECK", "1")
+    test_all_kinds_of_routines_in_one_program("cpu")
+    test_all_kinds_of_routines_in_one_program("interpret")
 
 
 @TARGETS

@@ -6,7 +6,7 @@ are read for it (one for each place in the expression), and the value.  Coordina
 * opaque: two blocks write one buffer, or a block writes an element at two points of its axes, or leaves an element out;
 * else reduce: an element is made in more than one round.  Among these it is a contraction if the reduction is a sum, every round
   adds the product of the two elements that it reads, and each of the two stays the same along some coordinate of what is
-  written;
+  written (where factors are made of several elements, relations do not tell what is multiplied, and this says reduce);
 * else elementwise: an element is made of those at its own coordinates, and perhaps of some at a part of them, in order;
   broadcast: only of such; injective: of any others.
 
