@@ -22,9 +22,11 @@ import numpy as np
 
 from minirelax.errors import (
     ArgumentError,
+    BoundsError,
     CompileError,
     IndexingError,
     LibraryError,
+    MemoryLimitError,
     RunError,
     ShapeError,
     line_text,
@@ -156,7 +158,7 @@ class JitFunction:
                     if count == len(args):
                         try:
                             found = program(args)
-                        except LibraryError:
+                        except (LibraryError, MemoryLimitError):
                             raise
                         except (IndexingError, RunError, ShapeError):
                             break  # once more, to find out where
@@ -266,9 +268,7 @@ class JitFunction:
     @property
     def kernels(self) -> Origins:
         """Every call of a kernel or routine in the latest compilation, with the ops that it came from, and the user's lines."""
-        from minirelax.explore import Origins
-
-        return Origins(self.stages[-1].module if self.target == "interpret" else self._latest.executable.module)
+        return self._compiled("kernels")
 
     @property
     def tiling(self):
@@ -310,8 +310,8 @@ class JitFunction:
         try:
             with checking(self.validate):
                 outputs = entry.bind(call.weights)(call.arrays)
-        except LibraryError:
-            raise  # nothing is run again: a routine has failed, and says why
+        except (LibraryError, BoundsError, MemoryLimitError):
+            raise  # nothing is run again: a routine has failed, and says why; or a check, and says where; or there is no room
         except (IndexingError, RunError, ShapeError) as e:
             raise entry.located(e, call.arrays, self.signature.name) from None
         if outputs is not None and self.validate:
@@ -406,7 +406,7 @@ def jit(
     libraries: rules that hand parts of the program to routines of yours: `minirelax.LibraryRule`.
     groups: patterns that become one kernel before anything else is grouped: `minirelax.GroupRule`.
     without: names of passes to leave out, such as "fuse_ops", to see what each is worth.
-    memory_limit: bytes that a call may take beyond its results: one that needs more raises `RunError` before it starts.
+    memory_limit: bytes that a call may take beyond its results: one that needs more raises `MemoryLimitError` before it starts.
 
     Raises `ArgumentError` for names of arguments that `fn` does not have, a target or a pass that does not exist, or a
     declaration that cannot be read.

@@ -6,7 +6,7 @@ looks pays nothing.
 from minirelax.explore.compilations import Compilation, Compilations
 from minirelax.explore.diff import Diff
 from minirelax.explore.highlight import highlighted, mimebundle
-from minirelax.explore.memory import MemoryPlan, memory_plan
+from minirelax.explore.memory import MemoryPlan, largest_live_set, memory_plan
 from minirelax.explore.origins import Call, Origins
 from minirelax.explore.progress import Progress
 from minirelax.explore.stages import Stages
@@ -15,5 +15,5 @@ from minirelax.explore.view import View
 
 __all__ = [
     "Call", "Compilation", "Compilations", "Diff", "MemoryPlan", "Origins", "Progress", "Stages", "Tiling", "View", "highlighted",
-    "memory_plan", "mimebundle",
+    "largest_live_set", "memory_plan", "mimebundle",
 ]

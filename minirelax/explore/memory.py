@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from minirelax.explore.view import View
+from minirelax.explore.view import View, html
 from minirelax.ir.dim import Dim, ceildiv, maximum, names, product, substitute, value
 from minirelax.ir.graph import (
     AllocStorage,
@@ -30,7 +30,7 @@ from minirelax.ir.graph import (
 from minirelax.ir.graph import View as Reshaped
 from minirelax.ir.infer import call_sizes
 from minirelax.ir.types import Tensor, itemsize
-from minirelax.passes.plan_memory import LINE
+from minirelax.passes.plan_memory import LINE, requests
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tenant:
-    """A tensor in memory, and the first and last step at which it is needed."""
+    """A tensor in memory, the first and last step at which it is needed, and from which byte of its storage on it lives."""
 
     name: str
     type: Tensor
     first: int
     last: int
+    offset: Dim = 0
 
     @property
     def bytes(self) -> Dim:
@@ -78,7 +79,8 @@ class Body:
 class MemoryPlan(View):
     """`storages` are the arena's parts; `results` the tensors that are allocated one by one because the caller gets them.
 
-    `bodies` are the plans of branches and loop bodies, each with how deep it stands, in the sizes of this function.
+    `bodies` are the plans of branches and loop bodies, each with how deep it stands, in the sizes of this function.  `alive`
+    are the bytes of all planned tensors that one statement needs, for each statement where that differs.
     """
 
     steps: tuple[str, ...]
@@ -86,6 +88,7 @@ class MemoryPlan(View):
     results: tuple[Tenant, ...]
     sizes: tuple[tuple[str, int], ...] = ()
     bodies: tuple[Body, ...] = ()
+    alive: tuple[Dim, ...] = ()
 
     __str__ = View.__str__
     __repr__ = View.__str__
@@ -107,6 +110,15 @@ class MemoryPlan(View):
         """The number that `peak` stands for, given every size it mentions.  Raises KeyError for a size without a value."""
         return value(self.peak, sizes)
 
+    def least_bytes(self, **sizes: int) -> int:
+        """The largest live set at these sizes: no plan takes less.  Raises KeyError for a size without a value."""
+        return max((value(d, sizes) for d in self.alive), default=0)
+
+    def _repr_mimebundle_(self, include=None, exclude=None, **_) -> dict[str, str]:
+        """Text anywhere; in a notebook with a picture above it: addresses downwards, steps to the right."""
+        from minirelax.explore.memory_picture import memory_svg
+        return {"text/plain": str(self), "text/html": memory_svg(self) + html(self.__rich__())}
+
     def at(self, **sizes: int) -> MemoryPlan:
         """The same plan, shown with the numbers of bytes at these sizes beside the expressions."""
         return replace(self, sizes=tuple(sizes.items()))
@@ -118,12 +130,15 @@ class MemoryPlan(View):
         from rich.text import Text
         table = Table("storage", "bytes", "tensors that live there (steps)", "over time", box=box.SIMPLE_HEAD)
         for s in self.storages:
-            who = ", ".join(f"{t.name} ({t.first}-{t.last})" for t in s.tenants)
+            who = ", ".join(f"{t.name} ({t.first}-{t.last}{'' if t.offset == 0 else f' at {t.offset}'})" for t in s.tenants)
             table.add_row(Text(s.name), Text(self._bytes(s.bytes)), Text(who), Text(timeline(s, len(self.steps))))
         for body in self.bodies:
             who = "; ".join(f"{s.name}: {', '.join(t.name for t in s.tenants)}" for s in body.storages)
             table.add_row(Text(f"{'  ' * body.depth}{body.name}"), Text(self._bytes(body.bytes)), Text(who), Text(""))
-        lines = [f"peak             {self._bytes(self.peak)} bytes", f"without sharing  {self._bytes(self.unplanned)} bytes"]
+        lines = [f"peak             {self._bytes(self.peak)} bytes"]
+        if self.alive and {n for d in self.alive for n in names(d)} <= dict(self.sizes).keys():
+            lines.append(f"largest live set {self.least_bytes(**dict(self.sizes)):,} bytes")
+        lines.append(f"without sharing  {self._bytes(self.unplanned)} bytes")
         lines += [f"result           {self._bytes(t.bytes)} bytes   {t.name}: {t.type}" for t in self.results]
         return Group(table, Text("\n".join(lines)))
 
@@ -143,7 +158,35 @@ def timeline(storage: StorageUse, steps: int) -> str:
 def memory_plan(module: Module, function: str | None = None) -> MemoryPlan:
     """The plan of `function` (by default the module's entry).  The module must be one after ``lower_calls``."""
     fn = module[function] if function else next(f for f in module.functions if not f.private)
-    return MemoryPlan(*_storages(fn), bodies=tuple(_bodies(fn, module, {}, 1)))
+    alive = tuple(dict.fromkeys(_alive(fn, module, {})))
+    return MemoryPlan(*_storages(fn), bodies=tuple(_bodies(fn, module, {}, 1)), alive=alive)
+
+
+def largest_live_set(module: Module, function: str | None = None, **sizes: int) -> int:
+    """Bytes of the tensors, in whole cache lines, that must be there at once at these sizes: no plan takes less.
+
+    What the function returns is its caller's, and not counted.  Raises KeyError for a size without a value.
+    """
+    return memory_plan(module, function).least_bytes(**sizes)
+
+
+def _alive(fn: Function, module: Module, sizes: dict[str, Dim]) -> Iterator[Dim]:
+    """The bytes that are needed at once, statement by statement, in the outermost function's sizes."""
+    asked = [(r, substitute(r.bytes, sizes)) for r in requests(fn)]
+    first, last = ({}, {})
+    for r, needed in asked:
+        first[r.first] = first.get(r.first, 0) + needed
+        last[r.last] = last.get(r.last, 0) + needed
+    total: Dim = 0
+    for at, b in enumerate(fn.bindings):
+        total = total + first.get(at, 0)
+        if at in first:
+            yield total
+        if isinstance(b.value, CONTROL):
+            for name in called_functions(b.value):
+                known = {n: substitute(d, sizes) for n, d in call_sizes(module[name], _passed(b.value, name, module)).items()}
+                yield from (total + inside for inside in _alive(module[name], module, known))
+        total = total - last.get(at, 0)
 
 
 def _storages(fn: Function) -> tuple[tuple[str, ...], tuple[StorageUse, ...], tuple[Tenant, ...]]:
@@ -156,7 +199,7 @@ def _storages(fn: Function) -> tuple[tuple[str, ...], tuple[StorageUse, ...], tu
     results = []
     for b in bindings:
         if isinstance(b.value, AllocTensor) and isinstance(b.var.type, Tensor) and b.var.name in lives:
-            tenant = Tenant(b.var.name, b.var.type, *lives[b.var.name])
+            tenant = Tenant(b.var.name, b.var.type, *lives[b.var.name], b.value.offset)
             storage = b.value.storage[0].name if b.value.storage else None
             (results if storage is None else tenants[storage]).append(tenant)
     storages = tuple(StorageUse(b.var.name, b.value.bytes, tuple(sorted(tenants[b.var.name], key=lambda t: t.first)))

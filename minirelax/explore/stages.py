@@ -28,7 +28,7 @@ _ELSEWHERE = {"trace": "minirelax.frontend.trace", "build": "minirelax.codegen"}
 
 
 class Stages(View, Sequence):
-    """The stages, in order.  Each has a `name`, a `module` (whose ``str`` is the text) and `milliseconds`."""
+    """The stages, in order.  Each has a `name`, a `module` (whose ``str`` is the text), `milliseconds` and `notes`."""
 
     def __init__(self, stages: Iterable):
         self.stages = tuple(stages)
@@ -71,7 +71,8 @@ class Stages(View, Sequence):
         for heading in ("bindings", "kernels", "ms"):
             table.add_column(heading, justify="right")
         for s in self.stages:
-            table.add_row(Text(s.name), Text(what_it_does(s.name)), *counts(s.module), f"{s.milliseconds:.2f}")
+            said = "\n".join([what_it_does(s.name), *getattr(s, "notes", ())])
+            table.add_row(Text(s.name), Text(said), *counts(s.module), f"{s.milliseconds:.2f}")
         return table
 
     def _position(self, name: str) -> int:

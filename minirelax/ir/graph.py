@@ -240,9 +240,10 @@ class AllocStorage(Expr):
 
 @dataclass(frozen=True)
 class AllocTensor(Expr):
-    """An uninitialised tensor (after lower_calls); in `storage` once memory is planned, else wherever."""
+    """An uninitialised tensor (after lower_calls); in `storage` from byte `offset` on once memory is planned, else wherever."""
 
     storage: tuple[Atom, ...] = ()
+    offset: Dim = 0
 
 
 @dataclass(frozen=True)
@@ -254,12 +255,16 @@ class View(Expr):
 
 @dataclass(frozen=True)
 class RunKernel(Expr):
-    """A kernel call in destination-passing style: writes `out`.  An effect: its binding has no variable."""
+    """A kernel call in destination-passing style: writes `out`.  An effect: its binding has no variable.
+
+    `work` is memory that the kernel may use while it runs, one row of bytes per thread (after lift_workspaces), or empty.
+    """
 
     kernel: str
     args: tuple[Atom, ...]
     out: tuple[Atom, ...]
     sizes: tuple[Dim, ...] = ()
+    work: tuple[Atom, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -340,6 +345,19 @@ class Binding:
     var: Var | None
     value: Expr
     source: Source | None = field(default=None, compare=False)
+
+
+def named_source(binding: Binding) -> Source:
+    """The binding's source with the names of what it computes and of its value (``exp v3``), unless it has names already."""
+    source = binding.source or Source()
+    if source.name or source.parts or binding.var is None:
+        return source
+    match binding.value:
+        case CallKernel(kernel=what) | CallLibrary(routine=what) | CallFunction(function=what):
+            pass
+        case value:
+            what = value.opname() if hasattr(value, "opname") else type(value).__name__
+    return replace(source, name=f"{what} {binding.var.name}")
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ class Knowledge:
     nonzero: tuple[Dim, ...] = ()
     remainders: Mapping[tuple[Dim, Dim], int] = field(default_factory=dict)   # (x, y) -> x % y
     _simplified: dict[Dim, Dim] = field(default_factory=dict, init=False, repr=False)
+    _nonnegative: dict[Dim, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @staticmethod
     def of(function: Function, bounds: Bounds | None = None) -> Knowledge:
@@ -106,8 +107,14 @@ class Knowledge:
 
     def is_nonnegative(self, d: Dim) -> bool:
         """Can ``d >= 0`` be shown?"""
-        d = self.simplify(d)
-        return d >= 0 if isinstance(d, int) else cases.hold(self, d, Knowledge._is_shown, lambda v: v >= 0, FEW_CASES)
+        if d not in self._nonnegative:
+            simple = self.simplify(d)
+            self._nonnegative[d] = (
+                simple >= 0
+                if isinstance(simple, int)
+                else cases.hold(self, simple, Knowledge._is_shown, lambda v: v >= 0, FEW_CASES)
+            )
+        return self._nonnegative[d]
 
     def divisible(self, a: Dim, k: Dim) -> bool:
         """Can ``a % k == 0`` be shown?

@@ -114,9 +114,14 @@ def used_sizes(kernel: Kernel) -> tuple[str, ...]:
 
 def block_dims(block: Block) -> Iterator[Dim]:
     """Every index polynomial of a block."""
-    from minirelax.ir.scalar import SizeValue
     yield from (i for i in block.indices if not isinstance(i, Scalar))
-    for s in walk(*(i for i in block.indices if isinstance(i, Scalar)), block.value):
+    yield from scalar_dims(*(i for i in block.indices if isinstance(i, Scalar)), block.value)
+
+
+def scalar_dims(*roots: Scalar) -> Iterator[Dim]:
+    """Every index polynomial inside scalars."""
+    from minirelax.ir.scalar import SizeValue
+    for s in walk(*roots):
         match s:
             case Load(indices=indices):
                 yield from (i for i in indices if not isinstance(i, Scalar))

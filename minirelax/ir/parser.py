@@ -239,7 +239,8 @@ class FunctionParser:
             case "alloc_storage", [] if isinstance(type_, Storage):
                 return AllocStorage(type_.bytes)
             case "alloc_tensor", [] | [_]:
-                return AllocTensor(self._atoms(args))
+                offsets = [self.reader.size(k.value) for k in node.keywords if k.arg == "offset" and args]
+                return AllocTensor(self._atoms(args), *offsets)
             case "view", [value]:
                 return View(self._variable(value))
         if name in OPS:
@@ -306,7 +307,8 @@ class FunctionParser:
         if not node.args:
             raise self.error(node, "a kernel's name is missing", "run_kernel(kernel, x, out=(y,), sizes=(n,))")
         inputs, out = self._with_out(node, node.args[1:])
-        return RunKernel(self.reader.name(node.args[0], "a kernel"), inputs, out, self._sizes(node, ("out",)))
+        work = next((self._atoms(self.reader.items(k.value)) for k in node.keywords if k.arg == "work"), ())
+        return RunKernel(self.reader.name(node.args[0], "a kernel"), inputs, out, self._sizes(node, ("out", "work")), work)
 
     def _run_library(self, node: ast.Call) -> RunLibrary:
         if not node.args:

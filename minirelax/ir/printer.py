@@ -129,16 +129,17 @@ def print_expr(expr: Expr) -> str:
             return call("call_kernel", [name, *atoms, *_sizes(sizes)])
         case CallLibrary(routine=name, options=options, sizes=sizes):
             return call("call_library", [quoted(name), *atoms, *_keywords(options), *_sizes(sizes)])
-        case RunKernel(kernel=name, args=args, sizes=sizes):
-            inputs, out = atoms[:len(args)], print_tuple(atoms[len(args):])
-            return call("run_kernel", [name, *inputs, f"out={out}", *_sizes(sizes)])
+        case RunKernel(kernel=name, args=args, out=out, sizes=sizes, work=work):
+            written, rest = print_tuple(atoms[len(args):len(args) + len(out)]), atoms[len(args) + len(out):]
+            return call("run_kernel", [name, *atoms[:len(args)], f"out={written}", *_sizes(sizes),
+                                       *([f"work={print_tuple(rest)}"] if work else [])])
         case RunLibrary(routine=name, args=args, options=options, sizes=sizes):
             inputs, out = atoms[:len(args)], print_tuple(atoms[len(args):])
             return call("run_library", [quoted(name), *inputs, f"out={out}", *_keywords(options), *_sizes(sizes)])
         case AllocStorage():
             return "alloc_storage()"
-        case AllocTensor():
-            return call("alloc_tensor", atoms)
+        case AllocTensor(offset=offset):
+            return call("alloc_tensor", [*atoms, *([] if offset == 0 else [f"offset={print_attribute(offset)}"])])
         case View():
             return call("view", atoms)
         case Heap(slot=slot, value=value):

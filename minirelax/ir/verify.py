@@ -20,8 +20,10 @@ minirelax.errors.VerifyError: v0 is declared f32[k], but its value has type f32[
 """
 from __future__ import annotations
 
+import functools
+
 from minirelax.errors import CompileError, VerifyError
-from minirelax.ir.dim import less_equal, product
+from minirelax.ir.dim import Dim, less_equal, product
 from minirelax.ir.graph import (
     Alias,
     AllocStorage,
@@ -58,6 +60,7 @@ from minirelax.ir.infer import (
     mentioned,
     mentioned_names,
 )
+from minirelax.ir.knowledge import Knowledge
 from minirelax.ir.lattice import Compatibility, compatibility
 from minirelax.ir.library import library_op
 from minirelax.ir.loop import Kernel
@@ -97,8 +100,8 @@ class _Verifier:
         self.functions = {f.name: f for f in module.functions}
         self.sizes: set[str] = set()
         self.homes: dict[str, frozenset[str]] = {}          # a value -> the tensors in planned memory that it may be
-        self.storage_of: dict[str, str] = {}                # such a tensor -> its storage
-        self.tenants: dict[str, str] = {}                   # a storage -> the tensor that lives there now
+        self.tenants: dict[str, list[tuple[str, Dim, Dim]]] = {}     # a storage -> who lives there now, from and to which byte
+        self.evicted: dict[str, str] = {}                   # a tensor that has lost its memory -> who lives there now
         self.at: Binding | str = f"def {function.name}(...)"
 
     def fail(self, what: str, hint: str = "") -> None:
@@ -170,13 +173,36 @@ class _Verifier:
     def _settle(self, var: Var, value: Expr) -> None:
         """Note where a value lives: a tensor moves into its storage; what shows others is where they are."""
         match value:
-            case AllocTensor(storage=(Var(name=storage),)):
-                self.homes[var.name], self.storage_of[var.name] = frozenset((var.name,)), storage
-                self.tenants[storage] = var.name
+            case AllocTensor(storage=(Var(name=storage),), offset=offset):
+                self.homes[var.name] = frozenset((var.name,))
+                here = offset, offset + product(var.type.shape) * itemsize(var.type.dtype)
+                stay = []
+                for tenant in self.tenants.get(storage, ()):
+                    if self._apart(here, tenant[1:]):
+                        stay.append(tenant)
+                    else:
+                        self.evicted[tenant[0]] = var.name
+                self.tenants[storage] = [*stay, (var.name, *here)]
             case View() | MatchCast() | Alias() | MakeTuple() | TupleItem():
                 found = [self.homes[a.name] for a in value.operands() if isinstance(a, Var) and a.name in self.homes]
                 if found:
                     self.homes[var.name] = frozenset().union(*found)
+
+    def _apart(self, here: tuple[Dim, Dim], there: tuple[Dim, Dim]) -> bool:
+        """Have two pieces of a storage no byte in common?  Those at different numbers are apart by the plan's bounds."""
+        if here[0] == here[1] or there[0] == there[1]:  # one has no byte at all
+            return True
+        if here[0] == there[0]:
+            return False
+        if isinstance(here[0], int) and isinstance(there[0], int):
+            first, second = sorted((here, there), key=lambda piece: piece[0])
+            return not self.known.shows(">", first[1], second[0])
+        return self.known.less_equal(here[1], there[0]) or self.known.less_equal(there[1], here[0])
+
+    @functools.cached_property
+    def known(self) -> Knowledge:
+        """What the function's parameters and guards say of sizes."""
+        return Knowledge.of(self.function)
 
     def _check_type(self, var: Var, value: Expr) -> None:
         inferred = self._inferred(lambda: infer_binding(value, self.module))
@@ -203,7 +229,9 @@ class _Verifier:
             if unknown or given.dtype != type_.dtype or product(given.shape) != product(type_.shape):
                 self.fail(f"a value of type {given} cannot be seen as {type_}", "a view has the same dtype and as many elements")
         for storage in getattr(value, "storage", ()):
-            needed = product(type_.shape) * itemsize(type_.dtype)
+            needed = value.offset + product(type_.shape) * itemsize(type_.dtype)
+            if isinstance(value.offset, int) and value.offset % 64:
+                self.fail(f"a tensor cannot start at byte {value.offset}", "offsets are multiples of 64, a cache line")
             if not isinstance(storage.type, Storage) or less_equal(storage.type.bytes + 1, needed):
                 self.fail(f"a tensor of {needed} bytes does not fit into {storage.type}")
 
@@ -219,7 +247,8 @@ class _Verifier:
 
     def _check_effect(self, value: Expr) -> None:
         match value:
-            case RunKernel(kernel=name, args=args, out=out, sizes=sizes):
+            case RunKernel(kernel=name, args=args, out=out, sizes=sizes, work=work):
+                self._check_workspace(work)
                 kernel = self.module._by_name.get(name)
                 if not isinstance(kernel, Kernel):
                     self.fail(f"there is no kernel {name}")
@@ -243,6 +272,14 @@ class _Verifier:
                 if rank is not None and rank != len(pattern):
                     self.fail(f"a value of type {v.type} is matched with {len(pattern)} sizes")
 
+    def _check_workspace(self, work: tuple[Atom, ...]) -> None:
+        """At most one: as many rows of bytes as there are threads."""
+        match work:
+            case () | (Var(type=Tensor(dtype="u8", shape=(int(), _))),):
+                return
+        shown = ", ".join(f"{a}: {a.type}" for a in work)
+        self.fail(f"({shown}) is no workspace", "a workspace has one row of bytes per thread: u8[2, 4096]")
+
     def _check_outputs(self, made: Type, out: tuple[Atom, ...]) -> None:
         if getattr(made, "items", (made,)) != tuple(o.type for o in out):
             self.fail(f"the result has type {made}, not that of the outputs")
@@ -258,7 +295,7 @@ class _Verifier:
             if known is not atom and known.type != atom.type:
                 self.fail(f"{atom.name} is read with type {atom.type}, but was bound with {known.type}")
             for tensor in self.homes.get(atom.name, ()):
-                if (tenant := self.tenants[self.storage_of[tensor]]) != tensor:
+                if tenant := self.evicted.get(tensor):
                     self.fail(f"{atom.name} is read, but {tenant} lives in its storage by now",
                               "a storage is free after the last read of the tensor in it, through any view")
 

@@ -1,14 +1,19 @@
 """Let values that are never alive together share memory.
 
-Walking the statements in order, each allocation asks for a free storage of provably the same number of bytes and otherwise
-gets a new one; after the last read of a value, through any view, its storage is free again (Relax, section 4.3).  Sizes
-are compared as polynomials, so ``n*2`` and ``2*n`` share.  With bounds for the sizes, bytes become numbers; then the
-smallest free storage that is large enough is taken (up to 16 times), or the largest smaller one is enlarged.
+A tensor needs memory from its allocation to the last read of it, through any view (Relax, section 4.3).  Where it is then is
+decided by `place_tensors`: in a storage of provably the same number of bytes, or in a part that nobody needs meanwhile of
+one that is provably large enough under the function's guards and the bounds of its sizes.  Sizes are compared as polynomials,
+so ``n*2`` and ``2*n`` share.  With bounds for all sizes, bytes are numbers, and storages may be enlarged for who comes later;
+with bounds for some (``m <= 20``), the others stay in the expressions.  A lower bound alone bounds nothing.
 
 Results of the function are not planned: they are the caller's, who may keep them (branches and loop bodies write where
-their caller says).  Nor is what a library call outside destination-passing style may hold on to.  A pool belongs to one
-function, so memory of one branch is never that of another, and is there before whatever uses it.  Bytes are multiples of
-64, a cache line.
+their caller says); an upper bound for their storage would only hold on to memory that the caller may never need.  Nor is
+what a library call outside destination-passing style may hold on to.  A tensor whose size is only known on the way (after a
+match_cast) shares with those of its size.  A pool belongs to one function, so memory of one branch is never that of another,
+and is there before whatever uses it.  Bytes are multiples of 64, a cache line.
+
+Why it is right: a tensor is written only after its allocation and read only up to its last read, and between these no other
+tensor has a byte of its place.
 
 >>> from minirelax.ir.parser import parse
 >>> before = parse('''
@@ -45,10 +50,11 @@ def main(x: f32[16*n], y: f32[n]) -> f32[16*n]:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from minirelax.ir.dim import Atom as DimAtom
 from minirelax.ir.dim import Dim, DimExpr, floordiv, product, symbol
+from minirelax.ir.dim import names as names_of
 from minirelax.ir.graph import (
     Alias,
     AllocStorage,
@@ -70,22 +76,15 @@ from minirelax.ir.graph import (
     While,
     fresh_names,
 )
-from minirelax.ir.types import Storage, Tensor, itemsize
+from minirelax.ir.knowledge import Knowledge
+from minirelax.ir.types import Storage, Tensor, itemsize, symbols
 from minirelax.passes.base import Pass, entry
+from minirelax.passes.place_tensors import Request, place
 
 MAY_BE_THE_SAME = (View, MatchCast, MakeTuple, TupleItem, Alias, CallFunction, CallValue, Cond, While, Scan)
 LINE = 64  # bytes of a cache line
-RANGE = 16  # how many times larger or smaller a storage may be that is taken instead
 
 Bounds = Mapping[str, "tuple[int | None, int | None]"]
-
-
-@dataclass(eq=False)
-class Block:
-    """One storage: its bytes (which may still grow) and its variable."""
-
-    bytes: Dim
-    var: Var | None = None
 
 
 def plan_memory(bounds: Bounds | None = None) -> Pass:
@@ -152,23 +151,36 @@ def _end(factor: str | DimAtom, bounds: Bounds, upper: bool) -> Dim:
 def _planned(function: Function, module: Module, bounds: Bounds) -> Function:
     if any(isinstance(p, Dataflow) for p in function.body) or not any(isinstance(b.value, AllocTensor) for b in function.body):
         return function
-    home = _homes(function)
-    last = _last_reads(function, home)
-    blocks = _assign(function, last, bounds)
-    names, out = fresh_names(function, module), []
+    places = place(requests(function, bounds), Knowledge.of(function, bounds))
+    home = {name: p for p in places for name in p.offsets}
+    names, out, storages = fresh_names(function, module), [], {}
     for b in function.body:
-        block = blocks.get(b.var) if isinstance(b.value, AllocTensor) else None
-        if block is not None and block.var is None:
-            block.var = Var(next(names), Storage(block.bytes))
-            out.append(Binding(block.var, AllocStorage(block.bytes), b.source))
-        out.append(replace(b, value=AllocTensor((block.var,))) if block is not None else b)
+        where = home.get(b.var.name) if b.var is not None and isinstance(b.value, AllocTensor) else None
+        if where is not None and where not in storages:
+            storages[where] = Var(next(names), Storage(where.bytes))
+            out.append(Binding(storages[where], AllocStorage(where.bytes), b.source))
+        if where is not None:
+            b = replace(b, value=AllocTensor((storages[where],), where.offsets[b.var.name]))
+        out.append(b)
     return replace(function, body=tuple(out))
+
+
+def requests(function: Function, bounds: Bounds | None = None) -> list[Request]:
+    """What the function's tensors ask for, in its order; those that outlive it, or may, ask for nothing."""
+    last = _last_reads(function, _homes(function))
+    known = frozenset().union(*(symbols(v.type) for v in function.params))
+    found = []
+    for at, b in enumerate(function.bindings):
+        if isinstance(b.value, AllocTensor) and b.var in last:
+            wanted = tensor_bytes(b.var.type, bounds or {})
+            found.append(Request(b.var.name, wanted, at, last[b.var], not names_of(wanted) <= known))
+    return found
 
 
 def _homes(function: Function) -> dict[Var, frozenset[Var]]:
     """For each value, the allocations whose memory it may be: a function may give back what it got, as a loop without rounds."""
     home: dict[Var, frozenset[Var]] = {}
-    for b in function.body:
+    for b in function.bindings:
         match b.value:
             case AllocTensor():
                 home[b.var] = frozenset((b.var,))
@@ -181,38 +193,9 @@ def _last_reads(function: Function, home: dict[Var, frozenset[Var]]) -> dict[Var
     """The statement that reads each allocation last; those that outlive the function, or may, are missing."""
     last: dict[Var, int] = {}
     kept = set(home.get(function.result, ()))
-    for at, b in enumerate(function.body):
+    for at, b in enumerate(function.bindings):
         for a in b.value.operands():
             last.update(dict.fromkeys(home.get(a, ()), at))
             if isinstance(b.value, CallLibrary):
                 kept |= home.get(a, frozenset())
     return {v: at for v, at in last.items() if v not in kept}
-
-
-def _assign(function: Function, last: dict[Var, int], bounds: Bounds) -> dict[Var, Block]:
-    ends: dict[int, list[Var]] = {}
-    for v, at in last.items():
-        ends.setdefault(at, []).append(v)
-    blocks: dict[Var, Block] = {}
-    free: list[Block] = []
-    for at, b in enumerate(function.body):
-        if isinstance(b.value, AllocTensor) and b.var in last:
-            blocks[b.var] = _request(tensor_bytes(b.var.type, bounds), free)
-        free += [blocks[v] for v in ends.get(at, ())]
-    return blocks
-
-
-def _request(wanted: Dim, free: list[Block]) -> Block:
-    """A free storage for so many bytes, removed from `free` and perhaps enlarged, or a new one."""
-    found = next((b for b in free if b.bytes == wanted), None)
-    if found is None and isinstance(wanted, int):
-        numbers = [b for b in free if isinstance(b.bytes, int)]
-        large = [b for b in numbers if wanted <= b.bytes <= RANGE * wanted]
-        small = [b for b in numbers if wanted > b.bytes >= wanted // RANGE]
-        found = min(large, key=lambda b: b.bytes) if large else max(small, key=lambda b: b.bytes) if small else None
-    if found is None:
-        return Block(wanted)
-    free.remove(found)
-    if isinstance(wanted, int) and isinstance(found.bytes, int):
-        found.bytes = max(found.bytes, wanted)
-    return found

@@ -34,10 +34,10 @@ are written in place (`control`); a function that is called, or is a value, beco
  63  FLOORDIV (31*n)//100 31*n 100
  68  PAUSE
  70  DATA v0.data v0.object
- 74  PARALLEL cost=(31*n)//100 to 91 (1 calls)
- 79  CALL double_kernel tiles=(n + 16383)//16384 cost=(31*n)//100 scratch=0 (y.data, v0.data, error, error, n)
- 91  END
- 93  RETURN
+ 74  PARALLEL cost=(31*n)//100 to 92 (1 calls)
+ 79  CALL double_kernel tiles=(n + 16383)//16384 cost=(31*n)//100 work=0 (y.data, v0.data, error, error, n)
+ 92  END
+ 94  RETURN
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Main(Scope):
         self._guards()
         self.plan()
         arena_bytes = self.size(self.total)
-        for offset in self.storages.values():
+        for offset in (*self.storages.values(), *(offset for name, offset in self.storage_of.values() if name in self.storages)):
             self.size(offset)
         self._sizes_of_calls()
         placed = tuple(self._output(v) for v in outputs)
@@ -144,6 +144,7 @@ class Main(Scope):
             arena_bytes,
             numbers,
             table.cells,
+            table.threads,
         )
 
     def _outputs(self, results: list[Atom]) -> list[Var]:

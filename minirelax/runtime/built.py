@@ -46,7 +46,8 @@ Source = tuple[str, object]
 class Library:
     """Call a library routine on arrays, into `out` or for fresh values; `sizes` are slots of further, integer arguments.
 
-    `expected` has the dtype and the slots of the sizes of each fresh value, None where they are not known before.
+    `expected` has the dtype and the slots of the sizes of each fresh value, None where they are not known before; `result` is
+    the name of the (first) value in the module, by which the user's line is found.
     """
 
     routine: str
@@ -56,6 +57,7 @@ class Library:
     options: tuple[tuple[str, object], ...]
     sizes: tuple[int, ...] = ()
     expected: tuple[tuple[str | None, tuple[int | None, ...] | None], ...] = ()
+    result: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ class Built:
     arena_bytes: int  # slot
     numbers: dict[int, int]  # slot -> the literal that it holds in every call
     cells: dict[int, int] = field(default_factory=dict)  # slot -> the slot whose address it holds in every call
+    threads: int = 0  # how many threads the kernels' workspaces have room for; 0: any number
     functions: dict[str, Built] = field(default_factory=dict)  # those that this program calls, and those that they call
     codes: tuple[KernelCode, ...] = field(default=(), compare=False)
 

@@ -46,24 +46,24 @@ carried values are in one of two buffers each, which change roles after every ro
  49  COPY v0.data x.data 4*n
  54  MOVE v0.now v0.data
  58  MOVE v0.next v1.data
- 62  PARALLEL cost=0 to 79 (1 calls)
- 67  CALL positive_kernel tiles=1 cost=0 scratch=0 (v0.now, cell.address, error, error, n)
- 79  END
- 81  LOAD flag cell.address -1
- 86  BRANCH flag to 144
- 90  ADD n + 16383 16383 n
- 95  FLOORDIV (n + 16383)//16384 n + 16383 16384
-100  MUL 31*n n 31
-105  FLOORDIV (31*n)//100 31*n 100
-110  PARALLEL cost=(31*n)//100 to 127 (1 calls)
-115  CALL less_kernel tiles=(n + 16383)//16384 cost=(31*n)//100 scratch=0 (v0.now, v0.next, error, error, n)
-127  END
-129  MOVE kept v0.now
-133  MOVE v0.now v0.next
-137  MOVE v0.next kept
-141  JUMP to 62
-144  COPY v0.data v0.now 4*n
-149  RETURN
+ 62  PARALLEL cost=0 to 80 (1 calls)
+ 67  CALL positive_kernel tiles=1 cost=0 work=0 (v0.now, cell.address, error, error, n)
+ 80  END
+ 82  LOAD flag cell.address -1
+ 87  BRANCH flag to 146
+ 91  ADD n + 16383 16383 n
+ 96  FLOORDIV (n + 16383)//16384 n + 16383 16384
+101  MUL 31*n n 31
+106  FLOORDIV (31*n)//100 31*n 100
+111  PARALLEL cost=(31*n)//100 to 129 (1 calls)
+116  CALL less_kernel tiles=(n + 16383)//16384 cost=(31*n)//100 work=0 (v0.now, v0.next, error, error, n)
+129  END
+131  MOVE kept v0.now
+135  MOVE v0.now v0.next
+139  MOVE v0.next kept
+143  JUMP to 62
+146  COPY v0.data v0.now 4*n
+151  RETURN
 """
 
 from __future__ import annotations

@@ -1,21 +1,32 @@
 """An executable: a compiled program that can be bound to weights, called, saved, pickled and inspected.
 
 A call is: store the arguments' addresses in a context's frame, run the first part of the table, allocate the results, run the
-second part.  Contexts (frame, arena, scratch) are taken from a free list, so concurrent calls do not meet.
+second part.  Contexts (frame and arena) are taken from a free list, so concurrent calls do not meet.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 import numpy as np
 
-from minirelax.errors import OUT_OF_RANGE, ArgumentError, CodegenError, IndexingError, RunError, ShapeError
+from minirelax.errors import (
+    OUT_OF_RANGE,
+    ArgumentError,
+    CodegenError,
+    IndexingError,
+    LibraryError,
+    MemoryLimitError,
+    RunError,
+    ShapeError,
+)
 from minirelax.ir.graph import Module, Var
-from minirelax.ir.library import call_into, call_returning
+from minirelax.ir.library import call_into, call_line, call_returning
 from minirelax.ir.types import NUMPY_DTYPES
 from minirelax.passes.options import Options
 from minirelax.runtime import pool
@@ -26,6 +37,7 @@ from minirelax.runtime.instructions import Status
 from minirelax.runtime.vm import machine
 
 TOO_DEEP = "a function calls itself too often"
+OUT_OF_AXIS = 1  # the error word after an index that the program checks; other values: `minirelax.codegen.bounds`
 OUTSIDE = "an index is out of range of its axis"
 
 
@@ -131,6 +143,13 @@ class Executable:
     def source(self) -> str:
         """The Numba source of all kernels."""
         return "\n".join(self.built.sources.values())
+
+    @property
+    def kernels(self):
+        """Every call of a kernel or routine, with the ops that it came from, and the user's lines."""
+        from minirelax.explore import Origins
+
+        return Origins(self.module)
 
     @property
     def tiling(self):
@@ -243,15 +262,15 @@ class Bound:
                     free.append(call)
                     return None
             if slots[arena_bytes] > call.capacity:
-                call.grow(slots[arena_bytes])
+                call.grow(slots[arena_bytes], arrays)
             made = (empty(shape(slots), dtype),) if one else tuple([empty(f(slots), d) for d, f in outputs])
             status = enter_released(frame, code, status >> 8, threads, *arrays, *made)
             if status & 255:  # not RETURN
                 call.proceed(status, arrays, made)
             if call.error[0]:
-                call.error[0] = 0
+                error = call.outside()
                 free.append(call)
-                raise IndexingError(OUTSIDE, OUT_OF_RANGE)
+                raise error
             if not plain:
                 made = call.results(arrays, made)
             free.append(call)
@@ -302,7 +321,8 @@ class _Call:
     def __init__(self, bound: Bound):
         built = bound.built
         self.bound, self.built = bound, built
-        self.context = Context(built.program, bound.code, max(pool.get_num_threads(), pool.usable_cores()))
+        threads = pool.most_threads()
+        self.context = Context(built.program, bound.code, min(threads, built.threads or threads))
         self.frame, self.code = self.context.address, self.context.code_address
         self.slots = memoryview(self.context.slots)
         self.addresses = self.frame, self.code, self.slots
@@ -328,23 +348,37 @@ class _Call:
         status = self.bound.machine.enter(self.frame, self.code, 0, pool.address(), *arrays)
         return (status if status & 255 == Status.PAUSE else None), arrays
 
-    def grow(self, size: int) -> None:
-        """A larger arena, aligned to a cache line."""
-        self.arena = np.empty(int(size * 1.25) + 64, np.uint8)
+    def grow(self, size: int, arrays: Sequence[np.ndarray]) -> None:
+        """A larger arena, aligned to a cache line.  Raises MemoryLimitError for one beyond the limit that was set."""
+        self.arena = np.empty(self._allowed(size, arrays) + 64, np.uint8)
         address = self.arena.ctypes.data
         self.slots[self.built.arena_slot] = address + -address % 64
         self.capacity = self.arena.nbytes - 64
 
+    def _allowed(self, size: int, arrays: Sequence[np.ndarray], taken: int = 0) -> int:
+        """How many bytes to make for those that are needed: some more, for larger arrays to come, as far as the limit goes."""
+        origin = self.bound.executable.origin
+        limit = origin[1].memory_limit if origin else None
+        if limit is None:
+            return int(size * 1.25)
+        if taken + size > limit:
+            shapes = ", ".join(f"{p.name}: {getattr(a, 'shape', '')}" for p, a in zip(self.built.params, arrays, strict=False))
+            what = f"this call needs {taken + size:,} bytes, more than its limit of {limit:,}"
+            raise MemoryLimitError(
+                f"{what}, for arguments of shapes {shapes}",
+                "pass smaller arrays, or raise memory_limit=; .memory shows what takes them",
+                where="",
+            )
+        return min(int(size * 1.25), limit - taken)
+
     def proceed(self, status: int, arrays, outputs) -> None:
-        """Serve the table: scratch memory that is too small, library calls; until it returns."""
+        """Serve the table: library calls, memory that only now has a size; until it returns."""
         self.values: dict[int, np.ndarray] = {}
         self.held = arrays, outputs  # whoever keeps a view of the memory of this call keeps that memory
         while status & 255 != Status.RETURN:
             if self.error[0]:  # what Python would get, or finds to be wrong, means nothing
-                raise IndexingError(OUTSIDE, OUT_OF_RANGE)
+                raise self.outside()
             match Status(status & 255):
-                case Status.SCRATCH:
-                    self.context.reserve_scratch(int(self.slots[FOUND] * 1.25) + 64)
                 case Status.LIBRARY:
                     self._act(self.built.actions[self.slots[FOUND]], arrays)
                 case Status.FAIL | Status.GUARD | Status.ARRAY:
@@ -353,6 +387,16 @@ class _Call:
                     raise CodegenError(f"the program stopped with status {other.name}")
             status = self.bound.machine.enter_released(self.frame, self.code, status >> 8, pool.address(), *arrays, *outputs)
         self.held = ()
+
+    def outside(self) -> IndexingError:
+        """What the error word says, which is cleared: an index out of range."""
+        state, number, index, elements = self.error[:4].tolist()
+        self.error[0] = 0
+        if state != OUT_OF_AXIS:
+            from minirelax.runtime.bounds import bounds_error
+
+            return bounds_error(self.bound.executable.module, number, index, elements)
+        return IndexingError(OUTSIDE, OUT_OF_RANGE)
 
     def _failed(self) -> str:
         message = int(self.slots[MESSAGE])
@@ -373,7 +417,7 @@ class _Call:
             case Allocate(placed=placed, value=index, slot=slot):
                 self._keep(index, slot, np.empty([self.slots[s] for s in placed.sizes], NUMPY_DTYPES[placed.dtype]))
             case Reserve(bytes=needed, address=address, capacity=capacity):
-                self._reserve(int(self.slots[needed]), address, capacity)
+                self._reserve(int(self.slots[needed]), address, capacity, arrays)
             case Invoke(callee=callee, args=args, values=values):
                 self._keep_all(values, self._argument(callee, arrays)(self._arguments(args, arrays)))
             case Choose(condition=condition, args=args):
@@ -384,8 +428,9 @@ class _Call:
             case Sweep():
                 self._sweep(action, arrays)
 
-    def _reserve(self, needed: int, address: int, capacity: int) -> None:
-        memory = np.empty(int(needed * 1.25) + 64, np.uint8)
+    def _reserve(self, needed: int, address: int, capacity: int, arrays: Sequence[np.ndarray]) -> None:
+        others = self.capacity + sum(m.nbytes - 64 for place, m in self.chunks.items() if place != address)
+        memory = np.empty(self._allowed(needed, arrays, others) + 64, np.uint8)
         self.chunks[address] = memory
         at = memory.ctypes.data
         self.slots[address], self.slots[capacity] = at + -at % 64, memory.nbytes - 64
@@ -428,17 +473,30 @@ class _Call:
                 raise IndexingError(str(e), OUT_OF_RANGE) from None
             is_shape = isinstance(results, tuple) and all(isinstance(n, int) for n in results)  # one value, not several
             results = results if isinstance(results, tuple) and not is_shape else (results,)
+            if out and len(out) != len(results):
+                raise RunError(f"{action.routine} gave {len(results)} arrays, not {len(out)}")
             for target, result in zip(out, results, strict=False):
                 if result.shape != target.shape:
                     raise RunError(f"{action.routine} gave an array of shape {result.shape}, not {target.shape}")
                 target[...] = result
         elif action.values:
-            results = call_returning(action.routine, inputs, [self._numbers(e) for e in action.expected], sizes)
+            with self._named_line(action):
+                results = call_returning(action.routine, inputs, [self._numbers(e) for e in action.expected], sizes)
         else:
             results = ()
-            call_into(action.routine, inputs, out, sizes)
+            with self._named_line(action):
+                call_into(action.routine, inputs, out, sizes)
         for (index, slot), result in zip(action.values, results, strict=False):
             self._keep(index, slot, result)
+
+    @contextlib.contextmanager
+    def _named_line(self, action: Library):
+        """A routine's failure names the user's line, which the module has that was built."""
+        try:
+            yield
+        except LibraryError as e:
+            where = call_line(self.bound.executable.module, action.routine, action.result)
+            raise LibraryError(e.what, e.hint, e.routine, where) from e.__cause__
 
     def _numbers(self, expected: tuple) -> tuple:
         dtype, sizes = expected
@@ -528,12 +586,16 @@ def _library_op(routine: str, inputs: int, options: tuple[tuple[str, object], ..
 
 
 def read_bytes(address: int, count: int, owner: object = None) -> np.ndarray:
-    """A writable view of raw memory, which keeps `owner` alive as long as anybody has it."""
+    """A writable view of raw memory, which keeps `owner` alive as long as anybody has it, without showing it to them."""
     import ctypes
 
     memory = (ctypes.c_uint8 * count).from_address(address)
-    memory.owner = owner
+    weakref.finalize(memory, _let_go, owner).atexit = False
     return np.frombuffer(memory, np.uint8)
+
+
+def _let_go(owner: object) -> None:
+    """Called when nobody has the memory any more: only now `owner` may go."""
 
 
 def _is_array(x: object) -> bool:

@@ -14,8 +14,8 @@ frame (see `frame.py`), immediates, or positions in the table; `LAYOUT` says whi
   0  MATCH x axis 0 store n
   7  CONST rows 4
  11  MUL rows rows n
- 16  CALL relu tiles=rows cost=0 scratch=0 (x, n)
- 25  RETURN
+ 16  CALL relu tiles=rows cost=0 work=0 (x, n)
+ 26  RETURN
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ class Status(IntEnum):
     LIBRARY = 4
     PAUSE = 5
     ARRAY = 6  # not an ndarray of exactly the expected number of axes and dtype object
-    SCRATCH = 7  # a kernel needs more scratch than the context has; nothing ran, resume at the same instruction
-    INVALID = 8  # no such opcode
+    INVALID = 7  # no such opcode
 
 
 class Match(IntEnum):
@@ -117,7 +116,7 @@ LAYOUT: dict[Opcode, tuple[str, ...]] = {
     Opcode.COMPARE: ("i:kind", "d:result", "s:a", "s:b"),
     Opcode.ADDRESS: ("d:result", "s:base", "s:offset"),
     Opcode.LOAD: ("d:result", "s:address", "i:kind"),
-    Opcode.CALL: ("i:function", "s:tiles", "s:cost", "s:scratch", "i:nargs"),  # then nargs slots
+    Opcode.CALL: ("i:function", "s:tiles", "s:cost", "s:work", "s:stride", "i:nargs"),  # then nargs slots
     Opcode.PARALLEL: ("s:cost", "p:end", "i:calls"),
     Opcode.END: (),
     Opcode.COPY: ("s:target", "s:source", "s:bytes"),
@@ -307,13 +306,15 @@ class Assembler:
 
     # --- kernels
 
-    def call(self, kernel: str, tiles: int, slots: Sequence[int], cost: int | None = None, scratch: int | None = None) -> None:
+    def call(self, kernel: str, tiles: int, slots: Sequence[int], cost: int | None = None,
+             work: tuple[int, int] | None = None) -> None:
         """Run a kernel on tiles 0 to frame[tiles] - 1 with the values of `slots` as its arguments.
 
-        `cost` is a slot with the estimated nanoseconds of the whole call on one thread, `scratch` one with the bytes of
-        private memory that it needs per thread.
+        `cost` is a slot with the estimated nanoseconds of the whole call on one thread; `work`, slots with the address of the
+        kernel's workspace, and with the bytes of it that each thread has to itself.
         """
-        at = self._emit(Opcode.CALL, 0, tiles, *(ZERO if s is None else s for s in (cost, scratch)), len(slots), *slots)
+        work, cost = work or (ZERO, ZERO), ZERO if cost is None else cost
+        at = self._emit(Opcode.CALL, 0, tiles, cost, *work, len(slots), *slots)
         self._relocations.append((at + 2, kernel))
         self._arguments = max(self._arguments, len(slots))
         if self._region:
@@ -391,9 +392,9 @@ def _slot_name(slot: int, names: Sequence[str]) -> str:
 def _line(opcode: Opcode, operands: list[int], name: Callable[[int], str], symbols: Mapping[int, str], pc: int) -> str:
     match opcode:
         case Opcode.CALL:
-            function, tiles, cost, scratch, _, *slots = operands
-            kernel = symbols.get(pc + 2, hex(function))
-            return (f"CALL {kernel} tiles={name(tiles)} cost={name(cost)} scratch={name(scratch)} "
+            function, tiles, cost, work, stride, _, *slots = operands
+            kernel, own = symbols.get(pc + 2, hex(function)), f" each {name(stride)}" if work != ZERO else ""
+            return (f"CALL {kernel} tiles={name(tiles)} cost={name(cost)} work={name(work)}{own} "
                     f"({', '.join(map(name, slots))})")
         case Opcode.MATCH:
             array, axis, kind, operand, message = operands

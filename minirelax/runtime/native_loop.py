@@ -24,12 +24,8 @@ def run(frame, code, pc, pool):
         if opcode == CALL:
             tiles = frame[now[3]]
             if tiles > 0:
-                scratch = frame[now[5]]
-                if scratch > frame[SCRATCH_BYTES]:
-                    return stop(frame, STATUS_SCRATCH, pc, NO_MESSAGE, scratch, frame[SCRATCH_BYTES])
-                workspace = frame[WORKSPACE]
-                gather(frame, now, workspace)
-                call_kernel(now[2], workspace, 0, tiles, workspace + frame[SCRATCH_OFFSET])
+                gather(frame, now, frame[ARGUMENTS])
+                call_kernel(now[2], frame[ARGUMENTS], 0, tiles, frame[now[5]])
         elif opcode == MATCH:
             found = words(words(frame[now[2]])[ARRAY_DIMENSIONS])[now[3]]
             operand = now[5]
@@ -111,10 +107,7 @@ def run(frame, code, pc, pool):
             if frame[now[2]] == 0:
                 following = now[3]
         elif opcode == PARALLEL:
-            done = run_parallel(frame, code, pc, pool)
-            if done > 0:
-                return stop(frame, STATUS_SCRATCH, pc, NO_MESSAGE, done, frame[SCRATCH_BYTES])
-            if done < 0:
+            if run_parallel(frame, code, pc, pool) != 0:
                 following = now[3]
         elif opcode == LIBRARY:
             return stop(frame, STATUS_LIBRARY, following, NO_MESSAGE, now[2], 0)
@@ -127,11 +120,11 @@ def run(frame, code, pc, pool):
         pc = following
 
 
-def gather(frame, call, workspace):
+def gather(frame, call, address):
     """Copy the values of a CALL's slots to where the kernel reads its arguments."""
-    arguments = words(workspace)
-    for i in range(call[6]):
-        arguments[i] = frame[call[7 + i]]
+    arguments = words(address)
+    for i in range(call[7]):
+        arguments[i] = frame[call[8 + i]]
     return 0
 
 
@@ -144,7 +137,7 @@ def stop(frame, status, pc, message, found, expected):
 
 
 def run_parallel(frame, code, pc, pool):
-    """Run the region at `pc` with the pool. -1: done; 0: not, run it alone; else the bytes of scratch memory that it lacks."""
+    """Run the region at `pc` with the pool. 1: done; 0: not, run it alone."""
     job = words(pool)
     now = words(code + 8 * pc)
     threads = lesser(atomic_load(pool + 8 * POOL_THREADS), frame[THREADS])
@@ -168,10 +161,7 @@ def run_parallel(frame, code, pc, pool):
     if not compare_and_swap(gate, seen, seen | GATE_OWNED):
         return 0
     begin = pc + now[1]
-    short = set_counters(frame, code, begin, now[3], threads, job[POOL_CHUNK])
-    if short > 0:
-        atomic_add(gate, -GATE_OWNED)
-        return short
+    set_counters(frame, code, begin, now[3], threads, job[POOL_CHUNK])
     job[JOB_FRAME] = address_of(frame)
     job[JOB_CODE] = code
     job[JOB_BEGIN] = begin
@@ -181,16 +171,14 @@ def run_parallel(frame, code, pc, pool):
     wake(pool, threads - 1)
     run_region(frame, code, begin, now[3], 0, threads)
     atomic_add(gate, -(GATE_OPEN | GATE_OWNED))
-    return -1
+    return 1
 
 
 def set_counters(frame, code, pc, end, threads, chunk):
-    """Make the claim counters of the calls from `pc` to `end` ready; returns the bytes of scratch memory if there are too few."""
+    """Make the claim counters of the calls from `pc` to `end` ready."""
     line = frame[COUNTERS]
     while pc < end:
         call = words(code + 8 * pc)
-        if frame[call[5]] > frame[SCRATCH_BYTES]:
-            return frame[call[5]]
         tiles = frame[call[3]]
         cost = frame[call[4]]
         ranges = threads if tiles > 1 and cost >= chunk else 1  # a small call is the caller's alone
@@ -213,7 +201,7 @@ def set_counters(frame, code, pc, end, threads, chunk):
 def run_region(frame, code, pc, end, who, threads):
     """Do this thread's part of the calls from `pc` to `end`; returns how many tiles that was."""
     line = frame[COUNTERS]
-    workspace = frame[WORKSPACE] + who * frame[WORKSPACE_STRIDE]
+    arguments = frame[ARGUMENTS] + who * frame[ARGUMENT_BYTES]
     count = 0
     while pc < end:
         call = words(code + 8 * pc)
@@ -232,9 +220,9 @@ def run_region(frame, code, pc, end, who, threads):
                     break
                 last = lesser(limit, first + chunk)
                 if not ready:
-                    gather(frame, call, workspace)
+                    gather(frame, call, arguments)
                     ready = True
-                call_kernel(call[2], workspace, first, last, workspace + frame[SCRATCH_OFFSET])
+                call_kernel(call[2], arguments, first, last, frame[call[5]] + who * frame[call[6]])
                 atomic_add(line, last - first)
                 count += last - first
         waited = 0

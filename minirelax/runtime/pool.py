@@ -92,6 +92,11 @@ def _default() -> int:
     return max(1, min(int(text) if text.isdecimal() else usable, usable, MAX_THREADS))
 
 
+def most_threads() -> int:
+    """How many threads there may be: all processors, or more if somebody asked for more."""
+    return max(get_num_threads(), usable_cores())
+
+
 def usable_cores() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

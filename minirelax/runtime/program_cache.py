@@ -2,7 +2,8 @@
 
 An entry holds the built program and what prepares its weights, pickled.  It lies in the object-code cache under the same
 rules (written by this user only, verified before use), so it is trusted exactly as much as the machine code there.  The key
-is the traced module's text, the options, and every source file of this package: whoever edits a pass gets a new program.
+is the traced module's text, the options, for how many threads memory is planned, and every source file of this package: whoever
+edits a pass gets a new program.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ import pickle
 from dataclasses import replace
 
 from minirelax.errors import PACKAGE
+from minirelax.ir.checked import kernels_are_checked
 from minirelax.ir.graph import Module
 from minirelax.passes.options import Options
-from minirelax.runtime import object_cache
+from minirelax.runtime import object_cache, pool
 from minirelax.runtime.executable import Executable, preparation
 
 
 def key_text(module: Module, options: Options) -> str:
     """What decides the program that a traced module becomes."""
-    return f"program\n{options.key}\n{_package()}\n{module}"
+    return f"program{' with checks' * kernels_are_checked()}\n{options.key} {pool.most_threads()}\n{_package()}\n{module}"
 
 
 def compiled(module: Module, options: Options) -> Executable:

@@ -43,6 +43,7 @@ from minirelax.ir.graph import (
 )
 from minirelax.ir.infer import mentioned_names
 from minirelax.ir.lattice import bare_name
+from minirelax.ir.library import result_name
 from minirelax.ir.types import NUMPY_DTYPES, Callable, Object, Shape, Storage, Tensor, Tuple, Type, is_known, itemsize, symbols
 from minirelax.passes.plan_memory import LINE, tensor_bytes
 from minirelax.runtime.built import Action, Allocate, Check, Choose, Invoke, Library, Placed, Repeat, Source, Sweep
@@ -68,6 +69,7 @@ class Table:
         self.called: dict[str, None] = {}  # functions that become programs of their own
         self.constants: dict[str, tuple[int, Source]] = {}  # of the module: slot of the address, how Python finds the array
         self.values = 0
+        self.threads = 0  # how many threads the workspaces have room for, 0 while there are none
         self.may_fail = any(c.may_fail for c in codes.values())  # may an index be out of range?
 
     def start(self) -> None:
@@ -120,7 +122,7 @@ class Scope:
         self.tuples: dict[str, tuple[Atom, ...]] = {}
         self.sized: dict[str, Type] = {}  # a variable of unknown size -> the known type of what it is an alias of
         self.storages: dict[str, Dim] = {}  # storage (or unplanned tensor) -> offset in this scope's memory
-        self.storage_of: dict[str, str] = {}  # tensor -> its storage
+        self.storage_of: dict[str, tuple[str, Dim]] = {}  # tensor -> its storage, and where in that
         self.total: Dim = 0  # bytes of this scope's memory
         self.output_of: dict[str, int] = {}  # variable -> which result is written where it is
         self.entry_symbols = {n for v in function.params for n in mentioned_names(v.type)}
@@ -285,8 +287,8 @@ class Scope:
             match b.value:
                 case AllocStorage(bytes=size):
                     self._place(b.var.name, size)
-                case AllocTensor(storage=(Var(name=name),)):
-                    self.storage_of[b.var.name] = name
+                case AllocTensor(storage=(Var(name=name),), offset=offset):
+                    self.storage_of[b.var.name] = name, offset
                 case AllocTensor() if self.root(b.var.name) not in self.output_of:
                     if self.known(b.var.type):
                         self._place(b.var.name, tensor_bytes(b.var.type, {}))
@@ -301,9 +303,17 @@ class Scope:
         for name, offset in self.storages.items():
             slot = self.addresses.setdefault(name, self.asm.slot(f"{name}.data"))
             self.asm.address(slot, base, self.size(offset))
-        for var, storage in self.storage_of.items():
+        for var, (storage, offset) in self.storage_of.items():
             if storage in self.addresses:
-                self.addresses[var] = self.addresses[storage]
+                self._place_in(var, storage, offset)
+
+    def _place_in(self, var: str, storage: str, offset: Dim) -> None:
+        """The address of a tensor in a storage that has one."""
+        if offset == 0:
+            self.addresses[var] = self.addresses[storage]
+        else:
+            self.addresses[var] = self.asm.slot(f"{var}.data")
+            self.asm.address(self.addresses[var], self.addresses[storage], self.size(offset))
 
     def address(self, atom: Atom) -> int:
         """The slot of a tensor's address."""
@@ -363,11 +373,11 @@ class Scope:
             return
         asm, prepared, total = self.asm, [], None
         for call in calls:
-            sizes, tiles, cost, scratch = self.call_sizes(call)
+            sizes, tiles, cost = self.call_sizes(call)
             code = self.table.codes[call.kernel]
             table = self.table.tables.get(code.table_dtype, self.table.error)
             slots = [self.address(a) for a in (*call.args, *call.out)] + [self.table.error, table, *sizes]
-            prepared.append((code.function, tiles, slots, cost, scratch))
+            prepared.append((code.function, tiles, slots, cost, self._workspace(call, code)))
             if total is None:
                 total = cost
             else:
@@ -375,16 +385,28 @@ class Scope:
                 asm.add(summed, total, cost)
                 total = summed
         asm.parallel(total)
-        for function, tiles, slots, cost, scratch in prepared:
-            asm.call(function, tiles, slots, cost, scratch)
+        for function, tiles, slots, cost, work in prepared:
+            asm.call(function, tiles, slots, cost, work)
         asm.end()
 
-    def call_sizes(self, call: RunKernel) -> tuple[list[int], int, int, int]:
-        """The slots of a call's sizes, and of its number of tiles, cost and scratch memory."""
+    def _workspace(self, call: RunKernel, code: KernelCode) -> tuple[int, int] | None:
+        """The slots of the address of a call's workspace and of each thread's bytes; for how many threads it is, is noted."""
+        if not call.work:
+            if code.scratch_bytes != 0:
+                raise CodegenError(f"kernel {call.kernel} has no workspace", "run the pass lift_workspaces before")
+            return None
+        (work,) = call.work
+        threads, each = work.type.shape
+        if code.tiles != 1:  # one tile is the first thread's
+            self.table.threads = min(threads, self.table.threads or threads)
+        return self.address(work), self.size(each)
+
+    def call_sizes(self, call: RunKernel) -> tuple[list[int], int, int]:
+        """The slots of a call's sizes, and of its number of tiles and cost."""
         code = self.table.codes[call.kernel]
         values = dict(zip(code.signature.sizes, call.sizes, strict=True))
         sizes = [self.size(values[n]) for n in code.signature.sizes]
-        return sizes, *(self.size(substitute(d, values)) for d in (code.tiles, code.cost, code.scratch_bytes))
+        return sizes, *(self.size(substitute(d, values)) for d in (code.tiles, code.cost))
 
     # ------------------------------------------------------------------ what Python does
 
@@ -393,10 +415,11 @@ class Scope:
         sizes = tuple(map(self.size, call.sizes))
         if isinstance(call, RunLibrary):
             out = tuple(map(self.placed, call.out))
-            self.table.action(Library(call.routine, self.sources(call.args), out, (), call.options, sizes))
+            self.table.action(Library(call.routine, self.sources(call.args), out, (), call.options, sizes, (), result_name(b)))
         else:
             expected = tuple(map(self._expected, self.flat(b.var)))
-            self._with_results(b.var, Library(call.routine, self.sources(call.args), (), (), call.options, sizes, expected))
+            made = Library(call.routine, self.sources(call.args), (), (), call.options, sizes, expected, result_name(b))
+            self._with_results(b.var, made)
 
     def _expected(self, var: Var) -> tuple[str | None, tuple[int | None, ...] | None]:
         """What is known of an array before the library routine that makes it has run."""
@@ -454,9 +477,9 @@ class Scope:
         dtype, shape = ("u8", (var.type.bytes,)) if isinstance(var.type, Storage) else (var.type.dtype, var.type.shape)
         self.table.action(Allocate(Placed(dtype, tuple(map(self.size, shape)), 0), index, slot))
         self.bind_value(var, index, slot)
-        for tensor, storage in self.storage_of.items():
+        for tensor, (storage, offset) in self.storage_of.items():
             if storage == var.name:
-                self.addresses[tensor] = self.addresses[storage]
+                self._place_in(tensor, storage, offset)
 
     def sources(self, atoms: tuple[Atom, ...]) -> tuple[Source, ...]:
         """How Python finds these values, tuples taken apart."""

@@ -99,7 +99,7 @@ def _constants() -> dict[str, int]:
     array = {"OBJECT_TYPE": header - 1, "ARRAY_DATA": header, "ARRAY_NDIM": header + 1, "ARRAY_DIMENSIONS": header + 2,
              "ARRAY_DTYPE": header + 5, "ARRAY_FLAGS": header + 6, "ARRAY_IN_ORDER": 0x0001 | 0x0100}  # C_CONTIGUOUS, ALIGNED
     words = {name: getattr(frame, name) for name in (
-        "HEADER", "MESSAGE", "FOUND", "EXPECTED", "WORKSPACE", "WORKSPACE_STRIDE", "SCRATCH_OFFSET", "SCRATCH_BYTES",
+        "HEADER", "MESSAGE", "FOUND", "EXPECTED", "ARGUMENTS", "ARGUMENT_BYTES",
         "COUNTERS", "COUNTED_CALLS", "THREADS")}
     shared = {name: getattr(pool, name) for name in dir(pool) if name.startswith(("JOB_", "RECORD_"))}
     shared |= {f"POOL_{name}": getattr(pool, name) for name in (

@@ -112,10 +112,14 @@ def _sized(kernel, block, epilogue, outer, m, n, over, a, b, tile) -> Contractio
     dtype = block.value.dtype
     size, k = itemsize(dtype), product([x.extent for x in over])
     max_rows = min(MAX_ROWS, max(ROWS, ROWS_BUDGET // max(k, 1))) if isinstance(k, int) else 128
+    if isinstance(m.extent, int):  # no more scratch memory than there are rows and panels to keep
+        max_rows = min(max_rows, max(m.extent, 1))
     max_rows = -(-max_rows // tile.rows) * tile.rows
     per_panel = 2 * max_rows * tile.width * (k if isinstance(k, int) else 128)
     max_panels = max(PANELS, min(16, TILE_FLOPS // max(per_panel, 1)))
     batch, panels = product([x.extent for x in outer]), ceildiv(n.extent, tile.width)
+    if isinstance(panels, int):
+        max_panels = max(1, min(max_panels, panels))
     row_blocks = ceildiv(m.extent, max_rows)
     panels_per_tile = maximum(1, minimum(max_panels, floordiv(batch * row_blocks * panels, TILES)))
     tiles = row_blocks * ceildiv(panels, panels_per_tile) * batch

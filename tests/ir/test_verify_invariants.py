@@ -158,6 +158,14 @@ BROKEN = {
     "a kernel that is not there": (
         main("v0: f32[n] = call_kernel(other, x, sizes=(n,))"),
         "there is no kernel other\n  at main: v0: f32[n] = call_kernel(other, x, sizes=(n,))"),
+    "workspace": (
+        main("v0: f32[n] = alloc_tensor()", "run_kernel(double, x, out=(v0,), sizes=(n,), work=(x,))"),
+        "(x: f32[n]) is no workspace\n  at main: run_kernel(double, x, out=(v0,), sizes=(n,), work=(x,))\n"
+        "  hint: a workspace has one row of bytes per thread: u8[2, 4096]"),
+    "offset": (
+        main("v0: Storage[64*n] = alloc_storage()", "v1: f32[n] = alloc_tensor(v0, offset=4)"),
+        "a tensor cannot start at byte 4\n  at main: v1: f32[n] = alloc_tensor(v0, offset=4)\n"
+        "  hint: offsets are multiples of 64, a cache line"),
     "an effect with a kernel that is not there": (
         main("run_kernel(other, x, out=(x,), sizes=(n,))"),
         "there is no kernel other\n  at main: run_kernel(other, x, out=(x,), sizes=(n,))"),

@@ -281,7 +281,8 @@ def test_every_size_has_one_slot():
 
 
 def test_options_reach_the_passes():
-    assert [p.__name__ for p in call_passes({"n": (1, 2)})] == ["pack_weights", "lower_calls", "plan_memory", "bind_shapes"]
+    names = ["pack_weights", "lower_calls", "lift_workspaces", "plan_memory", "bind_shapes"]
+    assert [p.__name__ for p in call_passes({"n": (1, 2)})] == names
     assert all("n" not in s for s in storages(compiled(PROGRAMS["mlp"][0], bounds={"n": (1, 8)})))
 
 
@@ -310,3 +311,39 @@ def test_packing_keeps_the_kernels_of_other_functions():
     module = run(mr.trace(grow, f32["n", 16], f32[16, 64], constants="w"), passes())[-1].module
     called = {b.value.kernel for f in module.functions for b in f.bindings if isinstance(b.value, RunKernel)}
     assert called == {k.name for k in module.kernels} and len(called) > 1
+
+
+EXAMPLE = chain("2*n", "2*n", "2*n", "2*n + 4", "n")
+
+
+@pytest.mark.parametrize("bounds, expected", [(None, 3), ({"n": (1, 1024)}, 2), ({"n": (4, None)}, 3)])
+def test_four_tensors_in_three_storages_or_with_bounds_two(bounds, expected):
+    """The sizes of Relax's figure 10: without a bound, the last one fits nowhere."""
+    planned = plan_memory(bounds)(parse(EXAMPLE))
+    found = storages(planned)
+    assert len(found) == expected and (all(s.isdigit() for s in found) if expected == 2 else "n" in found[0])
+    for n in (1, 8, 1024):
+        x, y = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+        want = interpret(parse(EXAMPLE), x, y)
+        np.testing.assert_array_equal(interpret(planned, x, y), want)
+
+
+def test_small_tensors_share_what_a_large_one_had():
+    text = chain("256*n", "64*n", "64*n", "64*n", "n")
+    planned = plan_memory()(parse(text))
+    assert planned_bytes(planned["main"]) == 1280 * dim("n") and parse(str(planned)) == planned
+    x, y = np.arange(3, dtype=np.float32), np.zeros(3, np.float32)
+    np.testing.assert_array_equal(interpret(planned, x, y), interpret(parse(text), x, y))
+
+
+def test_a_call_beyond_the_limit_is_refused():
+    program = compile_module(parse("""
+def main(x: f32[n]) -> f32[n]:
+    with dataflow():
+        v0: f32[n] = sort(x, axis=0)
+        v1: f32[n] = cumsum(v0, axis=0)
+        output(v1)
+    return v1"""), memory_limit=4096)
+    assert program(np.ones(100, np.float32))[0][-1] == 100
+    with pytest.raises(mr.errors.RunError, match="more than its limit of 4,096"):
+        program(np.ones(10000, np.float32))

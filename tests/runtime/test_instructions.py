@@ -38,7 +38,7 @@ def everything():
     a.library(5)
     a.parallel(c)
     a.call("relu", tiles=n, slots=[p, q], cost=c)
-    a.call("tanh", tiles=n, slots=[p], scratch=q)
+    a.call("tanh", tiles=n, slots=[p], work=(p, q))
     a.end()
     a.place(out)
     return a.finish()
@@ -66,14 +66,14 @@ TEXT = """\
  95  BRANCH c to 113
  99  GUARD ge n q message 4
 105  COPY p p n
-110  JUMP to 142"""
+110  JUMP to 144"""
 
 
 def test_text_names_slots_targets_and_kernels():
     text = everything().text()
     assert text.startswith(TEXT)
-    assert "CALL relu tiles=n cost=c scratch=0 (p, q)" in text and "CALL tanh tiles=n cost=0 scratch=q (p)" in text
-    assert "PARALLEL cost=c to 140 (2 calls)" in text
+    assert "CALL relu tiles=n cost=c work=0 (p, q)" in text and "CALL tanh tiles=n cost=0 work=p each q (p)" in text
+    assert "PARALLEL cost=c to 142 (2 calls)" in text
     assert {line.split()[1] for line in text.splitlines()} == {opcode.name for opcode in Opcode}
 
 
@@ -82,7 +82,7 @@ def test_lengths_agree_with_the_layout():
     pc = 0
     while pc < len(program.words):
         opcode, length = Opcode(program.words[pc]), program.words[pc + 1]
-        extra = program.words[pc + 6] if opcode == Opcode.CALL else 0
+        extra = program.words[pc + 7] if opcode == Opcode.CALL else 0
         assert length == 2 + len(LAYOUT[opcode]) + extra
         pc += length
     assert pc == len(program.words)
@@ -145,10 +145,10 @@ def test_disassemble_without_names():
 
 def test_context_memory_is_aligned_and_large_enough():
     program = everything()
-    context = Context(program, program.link({"relu": 0, "tanh": 0}), threads=3, scratch_bytes=100)
+    context = Context(program, program.link({"relu": 0, "tanh": 0}), threads=3)
     from minirelax.runtime import frame
 
     header = context.slots
-    assert context.address % 64 == header[frame.WORKSPACE] % 64 == header[frame.COUNTERS] % 64 == 0
-    assert header[frame.SCRATCH_OFFSET] == 64 and header[frame.SCRATCH_BYTES] == 128 and header[frame.WORKSPACE_STRIDE] == 192
+    assert context.address % 64 == header[frame.ARGUMENTS] % 64 == header[frame.COUNTERS] % 64 == 0
+    assert header[frame.ARGUMENT_BYTES] == 64
     assert header[frame.ZERO] == 0 and header[frame.THREADS] == 3 and header[frame.COUNTED_CALLS] == 2

@@ -373,22 +373,20 @@ def test_the_pool_shrinks_and_grows(kernels, eager):
 
 
 @pytest.mark.parametrize("parallel", [False, True])
-def test_scratch_memory_is_asked_for_and_private(kernels, eager, parallel):
+def test_each_thread_has_its_part_of_the_workspace(kernels, eager, parallel):
     eager(4)
     a = Assembler()
-    out, tiles, length, need, cost = (a.slot(name) for name in "out tiles length need cost".split())
+    out, tiles, length, work, each, cost = (a.slot(name) for name in "out tiles length work each cost".split())
     if parallel:
         a.parallel(cost)
-    a.call("private", tiles, [out, length], cost=cost, scratch=need)
+    a.call("private", tiles, [out, length], cost=cost, work=(work, each))
     if parallel:
         a.end()
     context = start(a.finish(), kernels, 4)
-    result = np.zeros(500)
-    context.slots[[out, tiles, length, need, cost]] = result.ctypes.data, 500, 1000, 8000, 10**9
-    status, pc, note = run(context)
-    assert status == Status.SCRATCH and note[1:] == [8000, 0] and not result.any()
-    context.reserve_scratch(note[1])
-    assert run(context, pc)[0] == Status.RETURN
+    result, memory = np.zeros(500), np.zeros((4, 1000))
+    context.slots[[out, tiles, length, work, each, cost]] = result.ctypes.data, 500, 1000, memory.ctypes.data, 8000, 10**9
+    assert run(context)[0] == Status.RETURN
+    assert memory.any() and (parallel or not memory[1:].any())
     assert np.array_equal(result, np.arange(500) * 1000.0 + 499500)
 
 
