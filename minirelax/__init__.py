@@ -23,6 +23,9 @@ _LATER = {
     "kernel": "minirelax.frontend.kernels",
     "call_library": "minirelax.frontend.library_calls",
     "register_library": "minirelax.ir.library",
+    "LibraryRule": "minirelax.passes.choose_libraries",
+    "library_rule": "minirelax.passes.choose_libraries",
+    "GroupRule": "minirelax.passes.group_patterns",
     "parse": "minirelax.ir.parser",
     "run": "minirelax.pipeline",
     "compile": "minirelax.pipeline",
@@ -35,7 +38,7 @@ _LATER = {
 
 def __getattr__(name: str):
     import importlib
-    if name in ("numpy", "explore", "pipeline"):
+    if name in ("numpy", "explore", "libraries", "pipeline"):
         return importlib.import_module(f"minirelax.{name}")
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), {"compile": "compile_module"}.get(name, name))

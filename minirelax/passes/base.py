@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from minirelax.errors import VerifyError
 from minirelax.ir.graph import Function, Module
+from minirelax.ir.safe_kernel import refuse_outside
 from minirelax.ir.verify import verify
 
 Pass = Callable[[Module], Module]
@@ -29,11 +30,23 @@ BIND = "bind"  # the function that computes main's bound parameters from the arr
 
 @dataclass(frozen=True)
 class Stage:
-    """A module as one pass left it, and how long that took."""
+    """A module as one pass left it, how long that took, and what the pass has to say about it."""
 
     name: str
     module: Module
     milliseconds: float
+    notes: tuple[str, ...] = ()
+
+
+class Noted:
+    """A pass that has something to say: a function from a module to a module and lines, which are the `notes` of the last run."""
+
+    def __init__(self, name: str, rewrite: Callable[[Module], tuple[Module, tuple[str, ...]]]):
+        self.__name__, self.rewrite, self.notes = name, rewrite, ()
+
+    def __call__(self, module: Module) -> Module:
+        module, self.notes = self.rewrite(module)
+        return module
 
 
 def function_pass(rewrite: Callable[[Function], Function]) -> Pass:
@@ -54,17 +67,20 @@ def function_pass(rewrite: Callable[[Function], Function]) -> Pass:
 def run(module: Module, passes: tuple[Pass, ...], on_stage: Callable[[Stage], None] | None = None) -> tuple[Stage, ...]:
     """Every intermediate module, the given one first (called ``trace``).
 
-    Raises VerifyError, naming the pass, if one breaks an invariant; whether passes keep what a program computes is found by
-    `minirelax.validate`.  `on_stage` is called with each stage as soon as it exists: to print it, say.
+    Raises VerifyError if a kernel of the given module has an index that is always out of range, or, naming the pass, if one
+    breaks an invariant; whether passes keep what a program computes is found by `minirelax.validate`.  `on_stage` is called with
+    each stage as soon as it exists: to print it, say.
     """
     stages: list[Stage] = []
 
-    def record(name: str, module: Module, milliseconds: float) -> None:
-        stages.append(Stage(name, module, milliseconds))
+    def record(name: str, module: Module, milliseconds: float, notes: tuple[str, ...] = ()) -> None:
+        stages.append(Stage(name, module, milliseconds, notes))
         if on_stage:
             on_stage(stages[-1])
 
     verify(module)
+    for kernel in module.kernels:  # those that somebody wrote
+        refuse_outside(kernel)
     record("trace", module, 0.0)
     for step in passes:
         start = time.perf_counter()
@@ -73,7 +89,7 @@ def run(module: Module, passes: tuple[Pass, ...], on_stage: Callable[[Stage], No
         if changed is not module:
             _verify_after(step.__name__, changed)
         module = changed
-        record(step.__name__, module, milliseconds)
+        record(step.__name__, module, milliseconds, step.notes if isinstance(step, Noted) else ())
     return tuple(stages)
 
 

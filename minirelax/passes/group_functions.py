@@ -16,7 +16,9 @@ from minirelax.ir.graph import (
     Atom,
     Binding,
     CallFunction,
+    CallKernel,
     Dataflow,
+    Expr,
     Function,
     MakeShape,
     MakeTuple,
@@ -25,6 +27,7 @@ from minirelax.ir.graph import (
     Var,
     fresh_names,
     joined,
+    named_source,
 )
 from minirelax.ir.infer import free_sizes
 from minirelax.ir.types import Shape, Tuple
@@ -66,9 +69,8 @@ class GroupFunctions:
 
     def _call(self, bindings: list[Binding], results: list[Var], names: Iterator[str]) -> list[Binding]:
         function = self._function(bindings, results)
-        made = {b.var for b in bindings}
-        args = tuple(dict.fromkeys(a for b in bindings for a in b.value.operands() if a not in made))
-        source, out = joined(b.source for b in bindings), []
+        args = _read_from_outside(bindings)
+        source, out = joined(map(named_source, bindings)), []
         if len(function.params) > len(args):
             shape = Var(next(names), function.params[-1].type)
             out.append(Binding(shape, MakeShape(shape.type.values), source))
@@ -80,17 +82,20 @@ class GroupFunctions:
         out.append(Binding(whole, call, source))
         return [*out, *(Binding(v, TupleItem(whole, i), source) for i, v in enumerate(results))]
 
+    def name(self, bindings: list[Binding]) -> str:
+        """What a new function is called: what its kernels do."""
+        return "_".join(_mentioned([b.value.kernel for b in bindings]))
+
     def _function(self, bindings: list[Binding], results: list[Var]) -> Function:
-        made = {b.var for b in bindings}
-        params = tuple(dict.fromkeys(a for b in bindings for a in b.value.operands() if a not in made))
+        params = _read_from_outside(bindings)
         number: dict[Atom, int] = {v: i for i, v in enumerate((*params, *(b.var for b in bindings)))}
         key = (
             tuple(p.type for p in params),
             tuple(number[v] for v in results),
-            tuple((b.value.kernel, tuple(number[a] for a in b.value.args), b.value.sizes, b.var.type) for b in bindings),
+            tuple((*_what(b.value), tuple(number.get(a, a) for a in b.value.operands()), b.var.type) for b in bindings),
         )
         if key not in self.by_content:
-            name = unique("fused_" + "_".join(_mentioned([b.value.kernel for b in bindings])), self.taken)
+            name = unique("fused_" + self.name(bindings), self.taken)
             self.taken.add(name)
             names = self._parameter_names(params, bindings)
             inside = [replace(b, value=b.value.map_operands(lambda a: names.get(a, a))) for b in bindings] if names else bindings
@@ -106,6 +111,19 @@ class GroupFunctions:
                 names[p] = Var(unique(p.name, taken), p.type)
                 taken.add(names[p].name)
         return names
+
+
+def _read_from_outside(bindings: list[Binding]) -> tuple[Var, ...]:
+    made = {b.var for b in bindings}
+    return tuple(dict.fromkeys(a for b in bindings for a in b.value.operands() if isinstance(a, Var) and a not in made))
+
+
+def _what(value: Expr) -> tuple:
+    """What a right-hand side does, whatever it reads: two of one kind with the same attributes do the same."""
+    match value:
+        case CallKernel(kernel=kernel, sizes=sizes):
+            return kernel, sizes
+    return type(value), repr(value.attributes())
 
 
 def _function_of(name: str, params: tuple[Var, ...], bindings: list[Binding], results: list[Var]) -> Function:

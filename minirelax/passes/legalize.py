@@ -65,6 +65,7 @@ from minirelax.ir.graph import (
     While,
     fresh_names,
     joined,
+    named_source,
 )
 from minirelax.ir.op import Op
 from minirelax.ir.scalar import literal
@@ -130,9 +131,9 @@ class _Legalization:
     def _binding(self, binding: Binding) -> Binding:
         match binding.value:
             case Op():
-                return replace(binding, value=self._call(binding.value), source=_named(binding, binding.value.opname()))
-            case CallKernel(kernel=name) | CallLibrary(routine=name):
-                return replace(binding, source=_named(binding, name))
+                return replace(binding, value=self._call(binding.value), source=named_source(binding))
+            case CallKernel() | CallLibrary():
+                return replace(binding, source=named_source(binding))
             case CallFunction(function=name) if isinstance(group := self.module[name], Function) and group.group:
                 return replace(binding, source=_of_group(binding, group))
         return binding
@@ -159,19 +160,13 @@ class _Legalization:
         return self.table.add(kernel), tuple(map(symbol, kernel.sizes))
 
 
-def _named(binding: Binding, op: str) -> Source:
-    """The binding's source with the names of what it computes, so that they outlive fusion."""
-    source = binding.source or Source()
-    return source if source.name or source.parts else replace(source, name=f"{op} {binding.var.name}")
-
-
 def _of_group(binding: Binding, group: Function) -> Source:
     """The source of a call of a group: its ops by name, at the lines of this call, or of the call that the group was made for."""
     inside = [b for b in group.bindings if isinstance(b.value, Op)]
     lines = binding.source.leaves if binding.source else ()
     if len(lines) == len(inside):
         inside = [replace(b, source=line) for b, line in zip(inside, lines, strict=True)]
-    return joined(_named(b, b.value.opname()) for b in inside) or Source()
+    return joined(map(named_source, inside)) or Source()
 
 
 def _literal(constant: Const) -> TensorExpr:

@@ -71,6 +71,9 @@ def match(pattern: object, value: object, definitions: dict[Var, Expr], found: d
             return type(node) is type(pattern) and all(
                 match(getattr(pattern, f.name), getattr(node, f.name), definitions, found) for f in fields(node)
             )
+        case tuple() if isinstance(value, tuple):
+            pairs = zip(pattern, value, strict=False)
+            return len(value) == len(pattern) and all(match(p, v, definitions, found) for p, v in pairs)
         case int() | float() if isinstance(value, Const):
             return value.value == pattern and math.copysign(1, value.value) == math.copysign(1, pattern)
     return pattern == value
