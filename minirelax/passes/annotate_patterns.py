@@ -5,8 +5,8 @@ well as a generated one (Relax, section 4.2; the kinds are ordered, a kernel has
 
 * elementwise: reads at the index that it writes; broadcast: at some of the axes, in order; injective: at a function of the
   axes (transposes, slices, gathers);
-* contraction: a sum of products in which both factors are used again along some axis, as in a matrix product; any other
-  combination over axes is a reduce;
+* contraction: a sum of products in which both factors are used again along some axis, as in a matrix product, whatever the
+  factors are made of; any other combination over axes is a reduce;
 * opaque: stores anywhere else than at its own axes (a scatter), or not to all of a buffer, or more than one block for a buffer.
 
 Why it is right: each element of the buffer is written at the point that its own indices name, so the indices of a read, in
@@ -45,8 +45,8 @@ from dataclasses import replace
 
 from minirelax.ir.dim import names, symbol
 from minirelax.ir.graph import Module
-from minirelax.ir.loop import KINDS, Block, Kernel
-from minirelax.ir.scalar import Apply, Index, Load, Scalar
+from minirelax.ir.loop import KINDS, Block, Kernel, scalar_dims
+from minirelax.ir.scalar import Apply, Index, Load, Scalar, walk
 from minirelax.ir.types import Tensor
 
 
@@ -89,16 +89,16 @@ def _is_whole(block: Block, type_: Tensor) -> bool:
 
 
 def is_contraction(block: Block) -> bool:
-    """A sum of products of two loads, each of which is used again along a spatial axis that it does not have."""
+    """A sum of products of two values, each of which is used again along a spatial axis that it does not have."""
     return contraction_factors(block) is not None
 
 
-def contraction_factors(block: Block) -> tuple[Load, Load] | None:
-    """The two loads that a contraction multiplies (casts aside), or None if `block` is no contraction."""
+def contraction_factors(block: Block) -> tuple[Scalar, Scalar] | None:
+    """The two values that a contraction multiplies (casts aside), or None if `block` is no contraction."""
     match block:
         case Block(reduction="sum", value=Apply(function="multiply", args=(a, b))):
             a, b = _without_casts(a), _without_casts(b)
-            if isinstance(a, Load) and isinstance(b, Load) and _is_reused(a, block) and _is_reused(b, block):
+            if _is_reused(a, block) and _is_reused(b, block):
                 return a, b
     return None
 
@@ -123,8 +123,6 @@ def _without_casts(s: Scalar) -> Scalar:
     return s
 
 
-def _is_reused(read: Load, block: Block) -> bool:
-    if any(isinstance(i, Scalar) for i in read.indices):
-        return False
-    used = frozenset().union(*(names(i) for i in read.indices))
-    return any(a.name not in used for a in block.axes)
+def _is_reused(factor: Scalar, block: Block) -> bool:
+    used = frozenset().union(*(names(d) for d in scalar_dims(factor)))
+    return any(isinstance(s, Load) for s in walk(factor)) and any(a.name not in used for a in block.axes)

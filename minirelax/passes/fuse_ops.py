@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minirelax.ir.graph import CallKernel, Dataflow, Function, Module, Var, fresh_names
+from minirelax.ir.graph import Atom, CallKernel, Dataflow, Function, Module, Var, fresh_names
 from minirelax.ir.infer import bound_sizes
 from minirelax.ir.loop import Kernel
 from minirelax.ir.types import substitute_type
@@ -52,6 +52,7 @@ from minirelax.passes.recompute import recompute
 from minirelax.passes.share_kernels import rename_block
 
 LARGEST = 256  # calls in a group: a bound on the size of one kernel's code
+PROLOGUE = 16  # light operations for an element of a contraction's operand: next to nothing beside the products that it goes into
 
 
 def fuse_ops(module: Module) -> Module:
@@ -94,6 +95,7 @@ class _Fusion:
         for n in calls:
             for producer in self.groups.producers[n]:
                 self._join(producer, n)
+        self._join_siblings(calls)
 
     def _add_epilogue(self, anchor: int) -> None:
         g, last = self.groups, anchor
@@ -167,8 +169,8 @@ class _Fusion:
 
     def _pointwise_fits(self, ours, theirs) -> bool:
         g, edges = self.groups, self.groups.edges(ours, theirs)
-        if any(g.facts[n].role == "contraction" for _, n in edges):
-            return False
+        if theirs.role == "contraction" and any(n in self._operands(theirs) for _, n in edges):
+            return self._can_be_packed(ours, theirs, edges)
         if theirs.role == "assembly":
             return self._can_be_inlined(ours, edges)
         if theirs.role == "rows":
@@ -177,6 +179,44 @@ class _Fusion:
         else:
             together = ours.domain == theirs.domain and all(g.read(p, n).identity for p, n in edges)
         return together or self._can_be_inlined(ours, edges)
+
+    def _operands(self, theirs) -> set[int]:
+        """The contraction of a group, and those of its members that compute an operand of it."""
+        g = self.groups
+        stack = [n for n in theirs.members if g.facts[n].role == "contraction"]
+        found = set(stack)
+        while stack:
+            more = {p for p in g.producers[stack.pop()] if p in theirs.members} - found
+            found |= more
+            stack += more
+        return found
+
+    def _can_be_packed(self, ours, theirs, edges: list[tuple[int, int]]) -> bool:
+        """One value leaves, to one place, and is light: a contraction evaluates it each time that it copies a panel."""
+        g, before = self.groups, self._operands(theirs)
+        if len(edges) != 1 or g.results(ours) != [edges[0][0]] or g.users[edges[0][0]] != {edges[0][1]}:
+            return False
+        read = g.read(*edges[0])
+        at_once = len(read.places) == 1 and (g.facts[edges[0][1]].role == "contraction" or read.once)
+        members = [*ours.members, *(n for n in before if g.facts[n].role != "contraction")]
+        cost = sum(g.facts[n].cost for n in members)
+        return at_once and cost <= PROLOGUE and all(g.facts[n].light for n in ours.members)
+
+    def _join_siblings(self, calls: list[int]) -> None:
+        """Merge reductions over the same rows of the same values, which then are read once."""
+        g = self.groups
+        readers: dict[Atom, list[int]] = {}
+        for n in calls:
+            if g.group[n].role == "rows":
+                for a in dict.fromkeys(g.bindings[n].value.args):
+                    readers.setdefault(a, []).append(n)
+        for value, found in readers.items():
+            first = found[0]
+            for n in found[1:]:
+                ours, theirs = g.group[first], g.group[n]
+                aligned = all(g.read_of(value, m).aligned >= len(ours.rows) for m in (first, n))
+                if ours is not theirs and ours.rows == theirs.rows and aligned and ours.size + theirs.size <= LARGEST:
+                    g.merge([first, n])
 
     def _can_be_inlined(self, ours, edges: list[tuple[int, int]]) -> bool:
         """One value leaves, to one reader, and is not computed more than once there, or is very cheap."""

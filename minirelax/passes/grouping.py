@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from minirelax.ir.dim import Dim, DimExpr, names, substitute
-from minirelax.ir.graph import Binding, CallKernel, Dataflow, MatchCast, Var
+from minirelax.ir.graph import Atom, Binding, CallKernel, Dataflow, MatchCast, Var
 from minirelax.ir.types import Tensor, symbols
 from minirelax.passes.inline import CHEAP
 from minirelax.passes.kernel_facts import Facts, Read
+
+MOST_BUFFERS = 32  # of one kernel: with more, its loops walk along more arrays than the nearest cache has lines for
 
 
 @dataclass
@@ -67,8 +69,12 @@ class Groups:
 
     def read(self, producer: int, reader: int) -> Read:
         """How the kernel of one binding reads the value of another."""
+        return self.read_of(self.bindings[producer].var, reader)
+
+    def read_of(self, value: Atom, reader: int) -> Read:
+        """How the kernel of a binding reads a value."""
         facts = self.facts[reader]
-        position = self.bindings[reader].value.args.index(self.bindings[producer].var)
+        position = self.bindings[reader].value.args.index(value)
         return facts.reads[facts.kernel.inputs[position].name]
 
     def edges(self, ours: Group, theirs: Group) -> list[tuple[int, int]]:
@@ -92,10 +98,13 @@ class Groups:
         return sorted(seen)
 
     def merge(self, members: Iterable[int]) -> bool:
-        """Make one group of the groups of `members`, unless a path would leave and re-enter it.  Says whether it did."""
+        """Make one group of the groups of `members`, if no path leaves and re-enters it and it has not too many buffers.
+
+        Says whether it did.
+        """
         parts = {id(self.group[n]): self.group[n] for n in members}
         inside = {n for part in parts.values() for n in part.members}
-        if self._leaves_and_returns(inside):
+        if self._leaves_and_returns(inside) or self._buffers(inside) > MOST_BUFFERS:
             return False
         groups = sorted(parts.values(), key=lambda g: g.last)
         role = max((g.role for g in groups), key=("pointwise", "rows", "contraction", "assembly").index)
@@ -169,6 +178,12 @@ class Groups:
             found[n] = outside if common is None else common
             depth[n] = depth[found[n]] + 1
         return [None if p == outside else p for p in found[:-1]]
+
+    def _buffers(self, inside: set[int]) -> int:
+        """How many inputs and outputs a kernel of these bindings has."""
+        made = {self.bindings[n].var for n in inside}
+        read = {a for n in inside for a in self.bindings[n].value.operands()} - made
+        return len(read) + sum(not self.users[n] <= inside for n in inside)
 
     def _leaves_and_returns(self, inside: set[int]) -> bool:
         """Is there a path from the groups in `inside`, through another group, back into them?"""

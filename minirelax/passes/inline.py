@@ -3,7 +3,8 @@
 A block without reduction that writes each element of a local buffer once is a definition: ``t[i, j] = e(i, j)``.  Reading
 ``t[a, b]`` is the same as evaluating ``e(a, b)``, so the read may be replaced and the buffer goes.  It pays where that
 does not repeat work: when one block reads the value and has no more axes than it, or when the value is very cheap.  A
-reduction is never repeated.
+contraction copies its operand into panels before it uses each element many times, and evaluates it then; what is worth that
+was decided by `fuse_ops`.  A reduction is never repeated.
 
 >>> from minirelax.ir.dim import symbol
 >>> from minirelax.ir.loop import Axis
@@ -38,6 +39,7 @@ from minirelax.ir.scalar import (
     transform,
     walk,
 )
+from minirelax.passes.annotate_patterns import is_contraction
 
 CHEAP = 1  # a value that costs no more is computed again rather than kept
 LIGHT = {
@@ -163,6 +165,12 @@ def cost(value: Scalar) -> int:
     return total
 
 
+def is_light(value: Scalar) -> bool:
+    """Is the value made with additions, multiplications, comparisons and the like alone, with no division or function?"""
+    free = {*LIGHT, "cast", "check_index"}
+    return all(s.function in free for s in walk(value) if isinstance(s, Apply))
+
+
 def is_movement(value: Scalar) -> bool:
     """Is the value one element of one buffer, possibly converted?"""
     while isinstance(value, Apply) and value.function == "cast":
@@ -221,7 +229,7 @@ def _pays(producer: Block, readers: list[Block]) -> bool:
         for s in loads(*(i for i in readers[0].indices if isinstance(i, Scalar)), readers[0].value)
         if s.buffer == producer.buffer
     ]
-    return len(places) == 1 and not repeats(readers[0], places[0])
+    return len(places) == 1 and (is_contraction(readers[0]) or not repeats(readers[0], places[0]))
 
 
 def _buffers_read(block: Block) -> frozenset[str]:

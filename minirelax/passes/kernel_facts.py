@@ -20,7 +20,7 @@ from minirelax.ir.loop import Block, Kernel
 from minirelax.ir.scalar import Load, Scalar, loads
 from minirelax.ir.types import Tensor
 from minirelax.passes.annotate_patterns import pattern_of
-from minirelax.passes.inline import compose, cost, is_definition, is_movement, moving, repeats
+from minirelax.passes.inline import compose, cost, is_definition, is_light, is_movement, moving, repeats
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Facts:
     rows: tuple[Dim, ...]
     reads: dict[str, Read]
     cost: int
+    light: bool  # no division, no transcendental function
     movement: bool  # moves (or converts) elements of one input, no more
     flat_copy: bool  # the same elements in the same order: could be a view
 
@@ -65,6 +66,7 @@ def facts_of(kernel: Kernel) -> Facts:
         rows,
         {v.name: _read(kernel, v) for v in kernel.inputs},
         sum(cost(b.value) for b in kernel.blocks),
+        all(is_light(b.value) for b in kernel.blocks),
         single and is_movement(last.value),
         single and is_flat_copy(kernel),
     )

@@ -80,7 +80,7 @@ def packable_inputs(kernel: Kernel) -> dict[int, bool]:
     found: dict[int, bool] = {}
     for block in kernel.blocks:
         factors = contraction_factors(block) if len(block.over) == 1 and block.axes else None
-        for read in factors or ():
+        for read in (f for f in factors or () if isinstance(f, Load)):
             position = next((p for p, v in enumerate(kernel.inputs) if v.name == read.buffer), None)
             k, j = symbol(block.over[0].name), symbol(block.axes[-1].name)
             if (

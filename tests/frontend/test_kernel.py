@@ -215,6 +215,8 @@ def test_four_bit_weights_are_decoded_inside_the_matrix_product(layer, n):
     assert len(layer.compilations) == 1
     fused, = layer.stages["fuse_kernels"].module.kernels
     assert fused.name == "decode_transpose_matmul_add_maximum" and fused.pattern == "contraction"
+    assert [str(v.type) for v in fused.local] == ["f32[n, k]"]  # the product; no decoded weights
+    assert "B copy" in str(layer.tiling)  # they are decoded into the panels for the register tiles
 
 
 def test_an_elementwise_kernel_fuses_with_its_neighbours():

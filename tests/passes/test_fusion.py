@@ -13,7 +13,7 @@ from tests.passes.test_meaning import inputs
 
 def fused(text: str):
     """The module after fuse_kernels."""
-    return run(parse(text), (*GRAPH_PASSES, *KERNEL_PASSES))[-1].module
+    return next(s.module for s in run(parse(text), (*GRAPH_PASSES, *KERNEL_PASSES)) if s.name == "fuse_kernels")
 
 
 def calls(module) -> list[str]:
