@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import argparse
 import functools
+import os
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,6 +221,34 @@ WORKLOADS = {w.name: w for w in (
 )}
 
 
+class Afresh:
+    """A context in which scripts run in processes of their own, each with a cache that holds only what every program needs."""
+
+    def __enter__(self) -> Afresh:
+        self.common = tempfile.TemporaryDirectory()
+        _process(self.common.name, __file__, "--machine")
+        return self
+
+    def __exit__(self, *failure) -> None:
+        self.common.cleanup()
+
+    def run(self, script: str, *arguments: str) -> str:
+        """The last line that the script prints."""
+        with tempfile.TemporaryDirectory() as cache:
+            shutil.copytree(self.common.name, cache, dirs_exist_ok=True)
+            return _process(cache, script, *arguments).splitlines()[-1]
+
+
+def _process(cache: str, script: str, *arguments: str) -> str:
+    return subprocess.run([sys.executable, script, *arguments], env={**os.environ, "MINIRELAX_CACHE_DIR": cache}, check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+
+
+def compile_machine() -> None:
+    """Compile the smallest program, and with it what all need, such as the loop that runs their tables."""
+    mr.jit(lambda x: x + 1)(np.zeros(1, np.float32))
+
+
 def chosen(names: Iterable[str] = ()) -> list[Workload]:
     """The workloads of these names (all by default), without those whose weights are missing, which is printed.
 
@@ -237,8 +269,12 @@ def chosen(names: Iterable[str] = ()) -> list[Workload]:
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("workloads", nargs="*", help=f"of {', '.join(WORKLOADS)} (default: all)")
-    wrong = 0
-    for workload in chosen(options.parse_args().workloads):
+    options.add_argument("--machine", action="store_true", help=argparse.SUPPRESS)
+    args, wrong = options.parse_args(), 0
+    if args.machine:
+        compile_machine()
+        return 0
+    for workload in chosen(args.workloads):
         compiled = workload.jit()
         for sizes in workload.sizes:
             error = workload.error(compiled, sizes)

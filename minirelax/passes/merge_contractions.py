@@ -46,7 +46,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from minirelax.ir.dim import Dim
-from minirelax.ir.graph import Array, Atom, Binding, Constant, Dataflow, Expr, Function, Module, Source, Var, fresh_names, joined
+from minirelax.ir.graph import (
+    Array,
+    Atom,
+    Binding,
+    Constant,
+    Dataflow,
+    Expr,
+    Function,
+    Module,
+    Source,
+    Var,
+    fresh_names,
+    joined,
+    named_source,
+)
 from minirelax.ir.infer import mentioned_names
 from minirelax.ir.op import Op
 from minirelax.ir.types import Tensor, symbols
@@ -169,7 +183,7 @@ class _Merge:
         first, columns = branches[0], sum(b.columns for b in branches)
         product, count = first.path[0], sum(b.count for b in branches)
         lead, dtype = product.var.type.shape[:-1], product.var.type.dtype
-        source = joined(b.source for branch in branches for b in branch.path)
+        source = joined(named_source(b) for branch in branches for b in branch.path)
         weight = yield from self._side_by_side([b.weight for b in branches], 1, source)
         whole = Var(next(self.names), Tensor(dtype, (*lead, columns)))
         yield Binding(whole, Matmul(product.value.a, weight), source)
@@ -183,7 +197,7 @@ class _Merge:
             whole = split
         start = 0
         for b in branches:
-            yield Binding(b.end.var, _part(whole, len(lead), start, b.count), joined(step.source for step in b.path))
+            yield Binding(b.end.var, _part(whole, len(lead), start, b.count), joined(map(named_source, b.path)))
             start += b.count
 
     def _side_by_side(self, parts: list[Var], axis: int, source: Source | None) -> Iterator[Binding]:

@@ -169,19 +169,22 @@ def test_a_slice_is_read_in_place():
     assert sum("slice" in name for name in calls) == 2 and all("matmul" in name for name in calls if "slice" in name), calls
 
 
-def test_compiled():
-    def attention(p, x):
-        q, k, v = (np.reshape(x @ p[name] + p[name][0], (*x.shape[:2], 2, 4)).transpose(0, 2, 1, 3) for name in "qkv")
-        scores = np.exp(q @ np.swapaxes(k, -1, -2) / 4)
-        return (scores / np.sum(scores, axis=-1, keepdims=True) @ v).transpose(0, 2, 1, 3).reshape(x.shape)
+def attention(p, x):
+    q, k, v = (np.reshape(x @ p[name] + p[name][0], (*x.shape[:2], 2, 4)).transpose(0, 2, 1, 3) for name in "qkv")
+    scores = np.exp(q @ np.swapaxes(k, -1, -2) / 4)
+    return (scores / np.sum(scores, axis=-1, keepdims=True) @ v).transpose(0, 2, 1, 3).reshape(x.shape)
 
-    compiled = mr.jit(attention, constants=("p",))
+
+@pytest.mark.parametrize("weights", ["bound", "constants"])
+def test_compiled(weights):
     rng = np.random.default_rng(0)
     p = {name: rng.standard_normal((8, 8), np.float32) / 3 for name in "qkv"}
     exact = {name: w.astype(np.float64) for name, w in p.items()}
+    compiled = mr.jit(attention, constants=("p",)) if weights == "bound" else mr.jit(lambda x: attention(p, x))
+    first = (p,) if weights == "bound" else ()
     for shape in ((2, 5, 8), (1, 1, 8), (3, 17, 8), (0, 2, 8), (2, 0, 8)):
         x = rng.standard_normal(shape, np.float32)
-        np.testing.assert_allclose(compiled(p, x), attention(exact, x.astype(np.float64)), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(compiled(*first, x), attention(exact, x.astype(np.float64)), rtol=1e-4, atol=1e-5)
     text = str(compiled.stages["merge_contractions"].module["main"])
     assert len(compiled.compilations) == 1 and "f32[n, m, 24] = matmul(" in text
     assert "concatenate" not in str(compiled.stages["bind_parameters"].module["main"])
