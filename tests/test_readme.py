@@ -72,7 +72,7 @@ def test_named_functions_commands_and_variables_exist():
     assert len(compiled) >= 7 and all(hasattr(mr.JitFunction, name) for name in compiled)
     commands = re.findall(r"`python -m minirelax ([^`]+)`", TEXT)
     assert len(commands) >= 3 and all(parser().parse_args(command.split()) for command in commands)
-    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "minirelax" / "runtime").glob("*.py"))
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "minirelax").rglob("*.py"))
     assert all(name in source for name in re.findall(r"MINIRELAX_\w+", TEXT))
 
 
