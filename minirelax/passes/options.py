@@ -44,8 +44,12 @@ class Options:
     def of(given: Options | Mapping | None = None, **changes: object) -> Options:
         """Options from options, from bounds alone, or from nothing; with `changes` made to them.
 
-        Raises ArgumentError for a pass in `without` that does not exist or cannot be left out, and for a limit that is no number.
+        Raises ArgumentError for an option or a pass that does not exist, a pass that cannot be left out, and a limit that is no
+        number.
         """
+        known = [f.name for f in fields(Options)]
+        for name in changes.keys() - set(known):
+            raise ArgumentError(f"there is no option {name!r}", f"one of {', '.join(known)}")
         options = given if isinstance(given, Options) else Options(dict(given or {}))
         return replace(options, **{name: _read(name, value) for name, value in changes.items()})
 

@@ -17,6 +17,8 @@ def test_a_pass_can_be_left_out():
     assert "fuse_kernels" in names and not {"fuse_ops", "simplify"} & set(names)
     with pytest.raises(ArgumentError, match="no such pass that can be left out"):
         Options.of(None, without="legalize")
+    with pytest.raises(ArgumentError, match="there is no option 'tiles'"):
+        Options.of(None, tiles=3)
 
 
 @pytest.mark.parametrize("name", OPTIONAL)
