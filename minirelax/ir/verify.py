@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 
 from minirelax.errors import CompileError, VerifyError
-from minirelax.ir.dim import Dim, less_equal, product
+from minirelax.ir.dim import Dim, ceildiv, less_equal, product
 from minirelax.ir.graph import (
     Alias,
     AllocStorage,
@@ -71,6 +71,8 @@ from minirelax.ir.verify_kernel import is_name, verify_kernel
 CONTROL = (Cond, While, Scan)
 EFFECTS = (RunKernel, RunLibrary, RunCond, RunWhile, RunScan, Heap, MatchShape)      # bindings without a variable
 NOT_DATAFLOW = (*EFFECTS, AllocStorage, AllocTensor)               # memory has an identity: two allocations are never one
+
+LINE = 64  # bytes of a cache line: tensors in a storage start on one, and share none
 
 
 def verify(module: Module) -> None:
@@ -175,7 +177,7 @@ class _Verifier:
         match value:
             case AllocTensor(storage=(Var(name=storage),), offset=offset):
                 self.homes[var.name] = frozenset((var.name,))
-                here = offset, offset + product(var.type.shape) * itemsize(var.type.dtype)
+                here = offset, offset + ceildiv(product(var.type.shape) * itemsize(var.type.dtype), LINE) * LINE
                 stay = []
                 for tenant in self.tenants.get(storage, ()):
                     if self._apart(here, tenant[1:]):
@@ -230,7 +232,7 @@ class _Verifier:
                 self.fail(f"a value of type {given} cannot be seen as {type_}", "a view has the same dtype and as many elements")
         for storage in getattr(value, "storage", ()):
             needed = value.offset + product(type_.shape) * itemsize(type_.dtype)
-            if isinstance(value.offset, int) and value.offset % 64:
+            if isinstance(value.offset, int) and value.offset % LINE:
                 self.fail(f"a tensor cannot start at byte {value.offset}", "offsets are multiples of 64, a cache line")
             if not isinstance(storage.type, Storage) or less_equal(storage.type.bytes + 1, needed):
                 self.fail(f"a tensor of {needed} bytes does not fit into {storage.type}")

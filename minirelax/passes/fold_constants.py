@@ -59,12 +59,13 @@ class _Fold:
             b.var.name for f in module.functions for b in f.bindings if b.var
         }
         self.names = _free("c", taken | {c.name for c in module.constants})
-        self.alias: dict[Var, Atom] = {
+        self.scalars: dict[Var, Atom] = {
             c.var: Const(c.array.value.item(), c.array.type.dtype) for c in module.constants if c.array.type.shape == ()
         }
         self.changed = False
 
     def function(self, function: Function) -> Function:
+        self.alias = dict(self.scalars)  # two functions may have values of one name
         body = tuple(
             self._block(p) if isinstance(p, Dataflow) else replace(p, value=p.value.map_operands(self._read))
             for p in function.body

@@ -10,7 +10,8 @@ What is grouped is what saves memory traffic, in phases (after TVM's post-domina
    layer normalisation) and read each other along them; pointwise calls over the same axes, with several results if
    need be; and any pointwise call whose single reader uses each element once, or that is very cheap.
 
-A group has one contraction at most, and a contraction's result never feeds a reduction inside its group.
+A group has one contraction at most, and a contraction's result never feeds a reduction inside its group.  It has at most
+`LARGEST` calls and `grouping.MOST_BUFFERS` inputs and results; what would exceed these starts a group of its own.
 A copy in the same order (a reshape) is left alone: `lower_calls` makes it a view, which costs nothing.
 
 >>> from minirelax.ir.parser import parse

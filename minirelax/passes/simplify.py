@@ -22,7 +22,8 @@ def main(x: f32[n, m]) -> f32[n, m]:
         output(v3)
     return v3
 
-The transpose that nobody reads any more goes in `eliminate_dead_code`; arithmetic on constants, in `fold_constants`.
+The transpose that nobody reads any more goes in `eliminate_dead_code`; arithmetic on constants, in `fold_constants`.  The rules
+for integers, logic and constant bounds are in `strength`; how transposes and reshapes meet, so that they cancel, in `move_axes`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ from minirelax.ops.logic import LogicalNot
 from minirelax.ops.movement import BroadcastTo, Concatenate, Reshape, Transpose
 from minirelax.ops.reduce import Reduction
 from minirelax.passes.base import function_pass
+from minirelax.passes.move_axes import movement_rules
 from minirelax.passes.rules import rewrite, rule
+from minirelax.passes.strength import STRENGTH_FUNCTIONS, STRENGTH_RULES
 
 
 @rule(lambda x: Multiply(x, 1))
@@ -225,13 +228,16 @@ RULES = (
     broadcast_to_same,
     slice_everything,
     concatenate_one,
+    *STRENGTH_RULES,
 )
 
 
 @function_pass
 def simplify(function: Function) -> Function:
     """`function` with cheaper expressions that are equal to the last bit."""
-    return rewrite(function, RULES, (broadcast_by_itself, reduce_nothing, match_nothing))
+    function = rewrite(function, RULES, FUNCTIONS)
+    moving = movement_rules(function)  # asked now: how often a value is read is known once the other rules are done
+    return rewrite(function, RULES, (*FUNCTIONS, *moving)) if moving else function
 
 
 def broadcast_by_itself(value: Expr, definitions: dict[Var, Expr]) -> Expr | None:
@@ -261,6 +267,8 @@ def match_nothing(value: Expr, definitions: dict[Var, Expr]) -> Atom | None:
     """A match_cast to the very type that the value has cannot fail."""
     return value.value if isinstance(value, MatchCast) and value.type == value.value.type and is_known(value.type) else None
 
+
+FUNCTIONS = (broadcast_by_itself, reduce_nothing, match_nothing, *STRENGTH_FUNCTIONS)
 
 
 def holds(wide: str, narrow: str) -> bool:

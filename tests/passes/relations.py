@@ -78,7 +78,11 @@ class Run:
         loaded: list[float] = []
 
         def index(i: Index) -> int:
-            return int(evaluate(i)) if isinstance(i, Scalar) else size(i, env)
+            if not isinstance(i, Scalar):
+                return size(i, env)
+            factors, found = len(loaded), int(evaluate(i))
+            del loaded[factors:]  # an index is no factor of a product, though it may be 1
+            return found
 
         def evaluate(s: Scalar) -> float:
             match s:
@@ -124,7 +128,7 @@ class Run:
         return [self._round(once, at).written for at in itertools.product(*spans)]
 
     def _is_contraction(self, block: Block, rounds: list[Round]) -> bool:
-        product = all(len(r.loaded) == 2 and r.value == r.loaded[0] * r.loaded[1] for r in rounds)
+        product = all(len(r.loaded) == len(r.reads) == 2 and r.value == r.loaded[0] * r.loaded[1] for r in rounds)
         return block.reduction == "sum" and product and all(self._is_constant_along_one(block, rounds, k) for k in (0, 1))
 
     def _is_constant_along_one(self, block: Block, rounds: list[Round], k: int) -> bool:

@@ -5,7 +5,10 @@ import pytest
 
 from minirelax.ir.interpret import interpret
 from minirelax.ir.parser import parse
-from minirelax.passes.annotate_patterns import pattern_of
+from minirelax.passes.annotate_patterns import annotate_patterns, pattern_of
+from minirelax.passes.fuse_ops import fuse_ops
+from minirelax.passes.grouping import MOST_BUFFERS, Groups
+from minirelax.passes.legalize import legalize
 from minirelax.pipeline import GRAPH_PASSES, KERNEL_PASSES, run
 from tests.passes.programs import PROGRAMS
 from tests.passes.test_meaning import inputs
@@ -242,3 +245,34 @@ def main(x: f32[20]) -> f32[20]:
     x = np.arange(20, dtype=np.float32)
     for stage in stages:
         np.testing.assert_array_equal(interpret(stage.module, x), (x + np.arange(20) % 10) * (np.arange(20) % 10))
+
+
+def test_a_kernel_has_a_bounded_number_of_buffers():
+    """A sum of 100 arrays becomes a few kernels, each of up to `MOST_BUFFERS` arguments."""
+    count = 100
+    params = ", ".join(f"x{i}: f32[n]" for i in range(count))
+    adds = "\n        ".join(f"v{i}: f32[n] = add({f'v{i - 1}' if i > 1 else 'x0'}, x{i})" for i in range(1, count))
+    last = f"v{count - 1}"
+    text = f"def main({params}) -> f32[n]:\n    with dataflow():\n        {adds}\n        output({last})\n    return {last}"
+    module = fused(text)
+    buffers = [len(module[k].inputs) + len(module[k].outputs) for k in calls(module)]
+    assert max(buffers) <= MOST_BUFFERS and len(buffers) == 4
+    xs = [np.full(3, i, "f4") for i in range(count)]
+    np.testing.assert_array_equal(interpret(module, *xs), np.full(3, 4950))
+
+
+def test_a_merge_looks_at_a_bounded_number_of_calls(monkeypatch):
+    """A chain twice as long takes about twice the work: members looked at when groups are merged."""
+    seen = []
+    buffers = Groups._buffers
+    monkeypatch.setattr(Groups, "_buffers", lambda self, inside: seen.append(len(inside)) or buffers(self, inside))
+
+    def work(count: int) -> int:
+        seen.clear()
+        lines = "\n        ".join(f"v{i}: f32[n] = tanh({f'v{i - 1}' if i else 'x'})" for i in range(count))
+        module = parse(f"def main(x: f32[n]) -> f32[n]:\n    with dataflow():\n        {lines}\n        output(v{count - 1})\n"
+                       f"    return v{count - 1}")
+        fuse_ops(annotate_patterns(legalize(module)))
+        return sum(seen)
+
+    assert 0 < work(2000) <= 2.2 * work(1000)
