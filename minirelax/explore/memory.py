@@ -29,8 +29,8 @@ from minirelax.ir.graph import (
 )
 from minirelax.ir.graph import View as Reshaped
 from minirelax.ir.infer import call_sizes
-from minirelax.ir.types import Tensor, itemsize
-from minirelax.passes.plan_memory import LINE, requests
+from minirelax.ir.types import LINE, Tensor, itemsize
+from minirelax.passes.plan_memory import requests
 
 if TYPE_CHECKING:
     from rich.console import Group

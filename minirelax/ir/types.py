@@ -152,6 +152,9 @@ class Callable(Type):
         return f"Callable[{'...' if self.params is None else '[' + ', '.join(map(str, self.params)) + ']'}, {self.result}]"
 
 
+LINE = 64  # bytes of a cache line: what lies in a storage starts on one, and shares none with anything else
+
+
 @dataclass(frozen=True, repr=False)
 class Storage(Type):
     """Raw memory of so many bytes, the home of one or more tensors in turn."""

@@ -65,14 +65,12 @@ from minirelax.ir.lattice import Compatibility, compatibility
 from minirelax.ir.library import library_op
 from minirelax.ir.loop import Kernel
 from minirelax.ir.printer import print_binding, print_guard
-from minirelax.ir.types import Object, Shape, Storage, Tensor, Tuple, Type, itemsize
+from minirelax.ir.types import LINE, Object, Shape, Storage, Tensor, Tuple, Type, itemsize
 from minirelax.ir.verify_kernel import is_name, verify_kernel
 
 CONTROL = (Cond, While, Scan)
 EFFECTS = (RunKernel, RunLibrary, RunCond, RunWhile, RunScan, Heap, MatchShape)      # bindings without a variable
 NOT_DATAFLOW = (*EFFECTS, AllocStorage, AllocTensor)               # memory has an identity: two allocations are never one
-
-LINE = 64  # bytes of a cache line: tensors in a storage start on one, and share none
 
 
 def verify(module: Module) -> None:

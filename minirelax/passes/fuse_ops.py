@@ -8,7 +8,9 @@ What is grouped is what saves memory traffic, in phases (after TVM's post-domina
    residual); 2. prologue: a contraction takes a call that only moves (or converts) elements for it, while its
    accesses stay linear in the loops' indices; 3. rows: reductions and pointwise calls that share leading axes (softmax,
    layer normalisation) and read each other along them; pointwise calls over the same axes, with several results if
-   need be; and any pointwise call whose single reader uses each element once, or that is very cheap.
+   need be; and any pointwise call whose single reader uses each element once, or that is very cheap; a contraction takes one
+   whose value is light (`PROLOGUE`), as it is when 4-bit weights are decoded: it is evaluated as the operand is packed;
+4. siblings: reductions over the same rows of the same values, which then are read once.
 
 A group has one contraction at most, and a contraction's result never feeds a reduction inside its group.  It has at most
 `LARGEST` calls and `grouping.MOST_BUFFERS` inputs and results; what would exceed these starts a group of its own.

@@ -44,10 +44,8 @@ from dataclasses import replace
 from minirelax.ir.dim import Dim, ceildiv, substitute
 from minirelax.ir.graph import AllocTensor, Binding, Function, Module, RunKernel, Var, fresh_names
 from minirelax.ir.loop import Kernel
-from minirelax.ir.types import Tensor
+from minirelax.ir.types import LINE, Tensor
 from minirelax.passes.base import BIND, Pass
-
-LINE = 64  # bytes of a cache line: no two threads write to the same one
 
 
 def lift_workspaces(workspace: Callable[[Kernel], tuple[int, Dim]]) -> Pass:

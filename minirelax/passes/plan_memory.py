@@ -77,12 +77,11 @@ from minirelax.ir.graph import (
     fresh_names,
 )
 from minirelax.ir.knowledge import Knowledge
-from minirelax.ir.types import Storage, Tensor, itemsize, symbols
+from minirelax.ir.types import LINE, Storage, Tensor, itemsize, symbols
 from minirelax.passes.base import Pass, entry
 from minirelax.passes.place_tensors import Request, place
 
 MAY_BE_THE_SAME = (View, MatchCast, MakeTuple, TupleItem, Alias, CallFunction, CallValue, Cond, While, Scan)
-LINE = 64  # bytes of a cache line
 
 Bounds = Mapping[str, "tuple[int | None, int | None]"]
 

@@ -44,8 +44,21 @@ from minirelax.ir.graph import (
 from minirelax.ir.infer import mentioned_names
 from minirelax.ir.lattice import bare_name
 from minirelax.ir.library import result_name
-from minirelax.ir.types import NUMPY_DTYPES, Callable, Object, Shape, Storage, Tensor, Tuple, Type, is_known, itemsize, symbols
-from minirelax.passes.plan_memory import LINE, tensor_bytes
+from minirelax.ir.types import (
+    LINE,
+    NUMPY_DTYPES,
+    Callable,
+    Object,
+    Shape,
+    Storage,
+    Tensor,
+    Tuple,
+    Type,
+    is_known,
+    itemsize,
+    symbols,
+)
+from minirelax.passes.plan_memory import tensor_bytes
 from minirelax.runtime.built import Action, Allocate, Check, Choose, Invoke, Library, Placed, Repeat, Source, Sweep
 from minirelax.runtime.instructions import Assembler, Comparison, Match
 from minirelax.runtime.size_slots import SizeSlots
