@@ -49,9 +49,11 @@ class _ContractionWriter:
         out.line("groups = quotient(panels + panels_per_tile - 1, panels_per_tile)")
         out.line(f"row_blocks = quotient({self.m_count} + {plan.max_rows - 1}, {plan.max_rows})")
         out.line(f"block_rows = quotient({self.m_count} + row_blocks - 1, max(row_blocks, 1))")
-        source.pointer(RESULT, plan.dtype, "scratch", plan.max_rows * self.row)
+        out.line(f"chunk = min({self.k_count}, {K_CHUNK})")
         self._temporaries()
-        out.line(f"a_copy = scratch + {plan.c_bytes}")
+        out.line(f"result_start = scratch + {plan.temporary_bytes}")
+        source.pointer(RESULT, plan.dtype, "result_start", plan.max_rows * self.row)
+        out.line(f"a_copy = result_start + {source.dim(plan.c_bytes)}")
         out.line(f"b_copy = a_copy + {source.dim(plan.a_bytes)}")
         with out.block("for tile in range(lo, hi):"):
             self._tile_position()
@@ -67,7 +69,7 @@ class _ContractionWriter:
             self._epilogue()
 
     def _temporaries(self) -> None:
-        place = self.plan.max_rows * self.row * self.size
+        place = 0
         for name in self.plan.temporaries:
             dtype = self.types[name].dtype
             self.source.pointer(name, dtype, f"scratch + {place}", self.row)
@@ -108,7 +110,7 @@ class _ContractionWriter:
         self._place_b()
         self.out.line(
             f"call_sweep(table[0], a_address + {self.size}*k_first, a_stride, b_address, b_stride, "
-            f"scratch + {self.size * self.width}*({self.panel} - first_panel), {self.row}, "
+            f"result_start + {self.size * self.width}*({self.panel} - first_panel), {self.row}, "
             f"{self.last} - {self.first}, k_rows, k_first)"
         )
 
@@ -145,7 +147,7 @@ class _ContractionWriter:
                 source.bounds.refuse_range(b.buffer, first, f"{first} + {self.width}*k_rows - 1")
             out.line(f"b_address, b_stride = {panel}, {self.width}")
             return
-        out.line(f"b_address, b_stride = b_copy + {self._copy_bytes}*({self.panel} - first_panel), {self.width}")
+        out.line(f"b_address, b_stride = b_copy + chunk*{self.width * self.size}*({self.panel} - first_panel), {self.width}")
         if b.how == "direct":
             base = f"({source.dim(b.base)} + k_first*{source.factor(b.stride)} + {self.panel}*{self.width})"
             with out.block(f"if {self.panel} < first_copied:"):
@@ -153,11 +155,6 @@ class _ContractionWriter:
                     self._check_rows(b, "k_first", "k_rows", str(self.width), f"{self.panel}*{self.width}")
                 out.line(f"b_address = {self._start(b)} + {self.size}*{base}")
                 out.line(f"b_stride = {source.dim(b.stride)}")
-
-    @property
-    def _copy_bytes(self) -> int:
-        """Bytes of one copied panel of B: one chunk of k."""
-        return K_CHUNK * self.width * self.size
 
     def _copy_b(self) -> None:
         """The chunk's rows of B in scratch, panel by panel, with zeros in the columns that do not exist.
@@ -175,7 +172,7 @@ class _ContractionWriter:
             self._k_indices()
             with out.block(f"for {self.panel} in range(first_copied, last_panel):"):
                 out.line(f"{self.columns} = min({self.width}, {self.n_count} - {self.panel}*{self.width})")
-                out.line(f"to = ({K_CHUNK}*({self.panel} - first_panel) + k_row)*{self.width} - {self.panel}*{self.width}")
+                out.line(f"to = (chunk*({self.panel} - first_panel) + k_row)*{self.width} - {self.panel}*{self.width}")
                 with out.block(f"if {self.columns} == {self.width}:"):
                     if plan.b.how == "direct":
                         if source.bounds:

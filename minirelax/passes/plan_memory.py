@@ -53,7 +53,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from minirelax.ir.dim import Atom as DimAtom
-from minirelax.ir.dim import Dim, DimExpr, floordiv, product, symbol
+from minirelax.ir.dim import Dim, DimExpr, floordiv, maximum, minimum, product, symbol
 from minirelax.ir.dim import names as names_of
 from minirelax.ir.graph import (
     Alias,
@@ -144,6 +144,9 @@ def _end(factor: str | DimAtom, bounds: Bounds, upper: bool) -> Dim:
         return floordiv(upper_bound(factor.left, bounds), factor.right)
     if upper and factor.op == "%" and isinstance(factor.right, int):
         return factor.right - 1
+    if upper and factor.op in ("min", "max"):
+        smaller_or_larger = minimum if factor.op == "min" else maximum
+        return smaller_or_larger(upper_bound(factor.left, bounds), upper_bound(factor.right, bounds))
     return DimExpr((((factor,), 1),))
 
 

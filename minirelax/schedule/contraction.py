@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from minirelax.ir.dim import Dim, ceildiv, floordiv, linear, maximum, minimum, product, symbol
 from minirelax.ir.loop import Axis, Block, Kernel
 from minirelax.ir.scalar import Apply, Load, Scalar, load, transform
-from minirelax.ir.types import itemsize
+from minirelax.ir.types import LINE, itemsize
 from minirelax.schedule.cost import block_cost
 from minirelax.schedule.flat import depends_on, flatten, merge_group, merge_spatial
 
@@ -70,9 +70,9 @@ class ContractionPlan:
     panels_per_tile: Dim  # as many as leave enough tiles for all threads
     tiles: Dim
     cost: Dim  # nanoseconds on one core
-    c_bytes: int
+    temporary_bytes: int  # of scratch memory: rows of `temporaries`, then the result, then copied rows of A, then panels of B
+    c_bytes: Dim
     a_bytes: Dim
-    b_bytes: int
     scratch_bytes: Dim
 
     @property
@@ -126,14 +126,15 @@ def _sized(kernel, block, epilogue, outer, m, n, over, a, b, tile) -> Contractio
     flops = 2 * batch * m.extent * n.extent * k
     cost = floordiv(flops * PICOSECONDS_PER_FLOP[dtype] + sum((block_cost(e) for e in epilogue), 0), 1000)
     temporaries = tuple(v.name for v in kernel.local if v.name != block.buffer)
-    c_bytes = max_panels * max_rows * tile.width * size + sum(
-        max_panels * tile.width * itemsize(v.type.dtype) + 64 for v in kernel.local if v.name in temporaries
-    )
-    c_bytes = -(-c_bytes // 64) * 64
-    a_bytes = ceildiv(minimum(m.extent, max_rows) * k * size, 64) * 64 if a.how == "copy" else 0
+    kept = sum(max_panels * tile.width * itemsize(v.type.dtype) + LINE for v in kernel.local if v.name in temporaries)
+    kept = -(-kept // LINE) * LINE
+    rows = minimum(m.extent, max_rows)  # of a tile: small calls need little memory
+    c_bytes = rows * (-(-max_panels * tile.width * size // LINE) * LINE)
+    a_bytes = ceildiv(rows * k * size, LINE) * LINE if a.how == "copy" else 0
     local = {v.name for v in kernel.local}
     first = () if block.buffer in local else (_output_copy(block, n),)
-    b_bytes = max_panels * K_CHUNK * tile.width * size if b.how != "packed" else 0
+    chunk = min(k, K_CHUNK) if isinstance(k, int) else K_CHUNK
+    b_bytes = max_panels * chunk * tile.width * size if b.how != "packed" else 0
     return ContractionPlan(
         kernel,
         dtype,
@@ -151,10 +152,10 @@ def _sized(kernel, block, epilogue, outer, m, n, over, a, b, tile) -> Contractio
         panels_per_tile,
         maximum(0, tiles),
         cost,
+        kept,
         c_bytes,
         a_bytes,
-        b_bytes,
-        c_bytes + a_bytes + b_bytes,
+        kept + c_bytes + a_bytes + b_bytes,
     )
 
 

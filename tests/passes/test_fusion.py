@@ -261,7 +261,7 @@ def test_a_kernel_has_a_bounded_number_of_buffers():
     np.testing.assert_array_equal(interpret(module, *xs), np.full(3, 4950))
 
 
-def test_a_merge_looks_at_a_bounded_number_of_calls(monkeypatch):
+def test_merging_a_chain_looks_at_each_call_about_as_often(monkeypatch):
     """A chain twice as long takes about twice the work: members looked at when groups are merged."""
     seen = []
     buffers = Groups._buffers
