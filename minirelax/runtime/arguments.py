@@ -24,7 +24,7 @@ from minirelax.ir.graph import Const, Function, Var
 from minirelax.ir.types import Shape, Tensor, Tuple, Type
 
 if TYPE_CHECKING:
-    from minirelax.runtime.executable import Bound
+    from minirelax.runtime.calls import Bound
 
 SHOWN = 4  # parameters that an error lists
 

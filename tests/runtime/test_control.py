@@ -299,7 +299,7 @@ def test_functions_are_values():
 
 
 def test_a_loop_reserves_its_memory_once(monkeypatch):
-    from minirelax.runtime import executable as runtime
+    from minirelax.runtime import calls as runtime
 
     counted = []
     reserve = runtime._Call._reserve
