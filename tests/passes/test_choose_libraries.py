@@ -21,7 +21,7 @@ from minirelax.passes.group_patterns import GroupRule, group_patterns
 from minirelax.passes.options import Options
 from minirelax.pipeline import compile_module, passes, run
 from tests.passes.programs import PROGRAMS
-from tests.passes.test_meaning import bound_values, inputs, leaves
+from tests.passes.test_meaning import assert_same_meaning
 
 
 @pytest.fixture(autouse=True)
@@ -482,9 +482,4 @@ def test_programs_mean_the_same_with_rules(name):
     for options in ({"libraries": by_size, "groups": GENERAL}, {"groups": GENERAL, "without": "fuse_ops"}):
         stages = run(parse(text), passes(Options.of(None, **options)))
         for sizes in assignments:
-            args, bound = inputs(stages[0].module, sizes)
-            want = leaves(interpret(stages[0].module, *args, bound=bound))
-            for stage in stages[1:]:
-                found = leaves(interpret(stage.module, *args, bound=bound_values(stage.module, bound)))
-                for w, f in zip(want, found, strict=True):
-                    np.testing.assert_allclose(f, w, rtol=2e-5, atol=2e-6, err_msg=f"{stage.name} at {sizes}")
+            assert_same_meaning(stages, sizes)
