@@ -308,8 +308,12 @@ class JitFunction:
         """The outputs of a program, or None if the arguments do not fit it."""
         _check_writable(entry, call)
         try:
-            with checking(self.validate):
-                outputs = entry.bind(call.weights)(call.arrays)
+            program = entry.bind(call.weights)
+            if self.validate:
+                with checking():
+                    outputs = program(call.arrays)
+            else:
+                outputs = program(call.arrays)
         except (LibraryError, BoundsError, MemoryLimitError):
             raise  # nothing is run again: a routine has failed, and says why; or a check, and says where; or there is no room
         except (IndexingError, RunError, ShapeError) as e:

@@ -29,9 +29,9 @@ def is_checked() -> bool:
 
 
 @contextmanager
-def checking(on: bool = True) -> Iterator[None]:
+def checking() -> Iterator[None]:
     """Have library routines watched inside the ``with``, by this thread."""
-    token = _asked.set(on or _asked.get())
+    token = _asked.set(True)
     try:
         yield
     finally:
