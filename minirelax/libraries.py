@@ -28,7 +28,7 @@ import numpy as np
 
 from minirelax.errors import ArgumentError
 from minirelax.ops.linalg import Matmul
-from minirelax.ops.movement import Transpose
+from minirelax.ops.movement import Transpose, swaps_matrices
 from minirelax.passes.choose_libraries import LibraryRule
 from minirelax.passes.patterns import Match
 
@@ -76,12 +76,7 @@ def blas(rows: int = 0, priority: float = 0, cost: str | None = None) -> tuple[L
 def _is_fit(match: Match) -> bool:
     """Does BLAS have the dtype, and do transposes swap the two axes of the matrices?"""
     swaps = (match.found[v] for v in ("p", "q") if v in match.found)
-    return match.root.var.type.dtype in ("f32", "f64") and all(_is_swap(axes) for axes in swaps)
-
-
-def _is_swap(axes: tuple[int, ...]) -> bool:
-    last = len(axes) - 1
-    return axes == (*range(last - 1), last, last - 1)
+    return match.root.var.type.dtype in ("f32", "f64") and all(map(swaps_matrices, swaps))
 
 
 def _rows(match: Match):

@@ -13,7 +13,7 @@ from minirelax.codegen.scalars import ScalarWriter, index_source, literal_source
 from minirelax.ir.dim import product
 from minirelax.ir.loop import Axis
 from minirelax.ir.scalar import Load, Scalar
-from minirelax.ir.types import itemsize
+from minirelax.ir.types import itemsize, whole_lines
 from minirelax.schedule.contraction import K_CHUNK, RESULT, REUSE, ContractionPlan, Operand
 
 
@@ -73,7 +73,7 @@ class _ContractionWriter:
         for name in self.plan.temporaries:
             dtype = self.types[name].dtype
             self.source.pointer(name, dtype, f"scratch + {place}", self.row)
-            place += -(-self.row * itemsize(dtype) // 64) * 64
+            place += whole_lines(self.row * itemsize(dtype))
 
     def _tile_position(self) -> None:
         """Outer axes, block of rows and group of panels from the tile's number; panels vary fastest."""

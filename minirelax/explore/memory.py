@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from minirelax.explore.view import View, html
-from minirelax.ir.dim import Dim, ceildiv, maximum, names, product, substitute, value
+from minirelax.ir.dim import Dim, maximum, names, product, substitute, value
 from minirelax.ir.graph import (
     AllocStorage,
     AllocTensor,
@@ -29,7 +29,7 @@ from minirelax.ir.graph import (
 )
 from minirelax.ir.graph import View as Reshaped
 from minirelax.ir.infer import call_sizes
-from minirelax.ir.types import LINE, Tensor, itemsize
+from minirelax.ir.types import Tensor, itemsize, whole_lines
 from minirelax.passes.plan_memory import requests
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _storages(fn: Function) -> tuple[tuple[str, ...], tuple[StorageUse, ...], tu
 
 
 def _unplanned(storages: tuple[StorageUse, ...]) -> Dim:
-    return sum((ceildiv(t.bytes, LINE) * LINE for s in storages for t in s.tenants), 0)
+    return sum((whole_lines(t.bytes) for s in storages for t in s.tenants), 0)
 
 
 CONTROL = RunCond | RunWhile | RunScan

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from minirelax.errors import DTypeError, ShapeError
-from minirelax.ir.dim import Dim, dim, names, substitute
+from minirelax.ir.dim import Dim, ceildiv, dim, names, substitute
 
 NUMPY_DTYPES: dict[str, np.dtype] = {
     "bool": np.dtype(np.bool_),
@@ -153,6 +153,11 @@ class Callable(Type):
 
 
 LINE = 64  # bytes of a cache line: what lies in a storage starts on one, and shares none with anything else
+
+
+def whole_lines(count: Dim) -> Dim:
+    """So many bytes, rounded up to cache lines."""
+    return ceildiv(count, LINE) * LINE
 
 
 @dataclass(frozen=True, repr=False)

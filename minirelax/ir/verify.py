@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 
 from minirelax.errors import CompileError, VerifyError
-from minirelax.ir.dim import Dim, ceildiv, less_equal, product
+from minirelax.ir.dim import Dim, less_equal, product
 from minirelax.ir.graph import (
     Alias,
     AllocStorage,
@@ -65,7 +65,7 @@ from minirelax.ir.lattice import Compatibility, compatibility
 from minirelax.ir.library import library_op
 from minirelax.ir.loop import Kernel
 from minirelax.ir.printer import print_binding, print_guard
-from minirelax.ir.types import LINE, Object, Shape, Storage, Tensor, Tuple, Type, itemsize
+from minirelax.ir.types import LINE, Object, Shape, Storage, Tensor, Tuple, Type, itemsize, whole_lines
 from minirelax.ir.verify_kernel import is_name, verify_kernel
 
 CONTROL = (Cond, While, Scan)
@@ -175,7 +175,7 @@ class _Verifier:
         match value:
             case AllocTensor(storage=(Var(name=storage),), offset=offset):
                 self.homes[var.name] = frozenset((var.name,))
-                here = offset, offset + ceildiv(product(var.type.shape) * itemsize(var.type.dtype), LINE) * LINE
+                here = offset, offset + whole_lines(product(var.type.shape) * itemsize(var.type.dtype))
                 stay = []
                 for tenant in self.tenants.get(storage, ()):
                     if self._apart(here, tenant[1:]):

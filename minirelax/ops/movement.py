@@ -67,6 +67,16 @@ class Reshape(Op):
             ((4, 6, 5), (2, 2, 6, 5)), ((3, 3), (9,)))]
 
 
+def swaps_matrices(axes: tuple[int, ...]) -> bool:
+    """Does a transpose to these axes swap the last two, and leave those before?
+
+    >>> swaps_matrices((0, 2, 1)), swaps_matrices((1, 0)), swaps_matrices((2, 1, 0)), swaps_matrices((0,))
+    (True, True, False, False)
+    """
+    last = len(axes) - 1
+    return last >= 1 and axes == (*range(last - 1), last, last - 1)
+
+
 @op
 class Transpose(Op):
     """Axes in another order: axis `d` of the result is axis ``axes[d]`` of `x`."""

@@ -17,6 +17,7 @@ from minirelax.ir.infer import free_sizes
 from minirelax.ir.types import Shape, Tensor
 from minirelax.ops.comparison import Greater, GreaterEqual, Less, LessEqual
 from minirelax.ops.create import SizeOf
+from minirelax.passes.group_functions import read_from_outside, with_sizes
 from minirelax.passes.share_kernels import unique
 
 RELATIONS = {">": Greater, ">=": GreaterEqual, "<": Less, "<=": LessEqual}
@@ -65,16 +66,13 @@ class Branches:
 
     def _functions(self, at: Binding, ways: Sequence[tuple[str, Sequence[Binding]]], names: Iterator[str]):
         """The names of two functions of the same parameters, the arguments for them, and the shape among these, if any."""
-        read = dict.fromkeys(a for _, bindings in ways for b in bindings for a in b.value.operands() if isinstance(a, Var))
-        inside = {b.var for _, bindings in ways for b in bindings}
-        args = tuple(a for a in read if a not in inside and a not in self.constants)
+        read = read_from_outside([b for _, bindings in ways for b in bindings])
+        args = tuple(a for a in read if a not in self.constants)
         drafts = [Function(unique(name, self.taken), args, (Dataflow(tuple(bindings), (at.var,)),), at.var, private=True)
                   for name, bindings in ways]
-        shape = None
-        if free := tuple(dict.fromkeys(n for f in drafts for n in free_sizes(f))):
-            shape = Var(next(names), Shape(tuple(map(symbol, free))))
-            taken = {*free, *(v.name for v in args), *(v.name for v in inside), *(c.name for c in self.constants)}
-            drafts = [replace(f, params=(*args, Var(unique("s", taken), shape.type))) for f in drafts]
+        free = tuple(dict.fromkeys(n for f in drafts for n in free_sizes(f)))
+        shape = Var(next(names), Shape(tuple(map(symbol, free)))) if free else None
+        drafts = [with_sizes(f, free, (c.name for c in self.constants)) for f in drafts]
         self.functions += drafts
         self.taken.update(f.name for f in drafts)
         return (*(f.name for f in drafts), (*args, shape) if shape else args, shape)

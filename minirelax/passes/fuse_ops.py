@@ -172,8 +172,9 @@ class _Fusion:
 
     def _pointwise_fits(self, ours, theirs) -> bool:
         g, edges = self.groups, self.groups.edges(ours, theirs)
-        if theirs.role == "contraction" and any(n in self._operands(theirs) for _, n in edges):
-            return self._can_be_packed(ours, theirs, edges)
+        operands = self._operands(theirs) if theirs.role == "contraction" else set()
+        if any(n in operands for _, n in edges):
+            return self._can_be_packed(ours, operands, edges)
         if theirs.role == "assembly":
             return self._can_be_inlined(ours, edges)
         if theirs.role == "rows":
@@ -194,14 +195,14 @@ class _Fusion:
             stack += more
         return found
 
-    def _can_be_packed(self, ours, theirs, edges: list[tuple[int, int]]) -> bool:
+    def _can_be_packed(self, ours, operands: set[int], edges: list[tuple[int, int]]) -> bool:
         """One value leaves, to one place, and is light: a contraction evaluates it each time that it copies a panel."""
-        g, before = self.groups, self._operands(theirs)
-        if len(edges) != 1 or g.results(ours) != [edges[0][0]] or g.users[edges[0][0]] != {edges[0][1]}:
+        g = self.groups
+        if not self._leaves_once(ours, edges):
             return False
         read = g.read(*edges[0])
         at_once = len(read.places) == 1 and (g.facts[edges[0][1]].role == "contraction" or read.once)
-        members = [*ours.members, *(n for n in before if g.facts[n].role != "contraction")]
+        members = [*ours.members, *(n for n in operands if g.facts[n].role != "contraction")]
         cost = sum(g.facts[n].cost for n in members)
         return at_once and cost <= PROLOGUE and all(g.facts[n].light for n in ours.members)
 
@@ -223,10 +224,12 @@ class _Fusion:
 
     def _can_be_inlined(self, ours, edges: list[tuple[int, int]]) -> bool:
         """One value leaves, to one reader, and is not computed more than once there, or is very cheap."""
+        return self._leaves_once(ours, edges) and (self.groups.read(*edges[0]).once or ours.is_cheap)
+
+    def _leaves_once(self, ours, edges: list[tuple[int, int]]) -> bool:
+        """Does one value leave the group, to one reader, at the end of the only edge?"""
         g = self.groups
-        if len(edges) != 1 or g.results(ours) != [edges[0][0]] or g.users[edges[0][0]] != {edges[0][1]}:
-            return False
-        return g.read(*edges[0]).once or ours.is_cheap
+        return len(edges) == 1 and g.results(ours) == [edges[0][0]] and g.users[edges[0][0]] == {edges[0][1]}
 
     def _belongs_to_its_reader(self, ours, theirs) -> bool:
         """Is this a call after a reduction that a reduction over other rows will take in, so that it need not be stored?"""

@@ -8,7 +8,7 @@ figure 8).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from minirelax.ir.dim import symbol
@@ -69,7 +69,7 @@ class GroupFunctions:
 
     def _call(self, bindings: list[Binding], results: list[Var], names: Iterator[str]) -> list[Binding]:
         function = self._function(bindings, results)
-        args = _read_from_outside(bindings)
+        args = read_from_outside(bindings)
         source, out = joined(map(named_source, bindings)), []
         if len(function.params) > len(args):
             shape = Var(next(names), function.params[-1].type)
@@ -87,7 +87,7 @@ class GroupFunctions:
         return "_".join(_mentioned([b.value.kernel for b in bindings]))
 
     def _function(self, bindings: list[Binding], results: list[Var]) -> Function:
-        params = _read_from_outside(bindings)
+        params = read_from_outside(bindings)
         number: dict[Atom, int] = {v: i for i, v in enumerate((*params, *(b.var for b in bindings)))}
         key = (
             tuple(p.type for p in params),
@@ -113,7 +113,8 @@ class GroupFunctions:
         return names
 
 
-def _read_from_outside(bindings: list[Binding]) -> tuple[Var, ...]:
+def read_from_outside(bindings: Iterable[Binding]) -> tuple[Var, ...]:
+    """The values that these bindings read and do not make, each once."""
     made = {b.var for b in bindings}
     return tuple(dict.fromkeys(a for b in bindings for a in b.value.operands() if isinstance(a, Var) and a not in made))
 
@@ -133,10 +134,15 @@ def _function_of(name: str, params: tuple[Var, ...], bindings: list[Binding], re
         result = Var(next(fresh_names(draft)), Tuple(tuple(v.type for v in results)))
         block = Dataflow((*bindings, Binding(result, MakeTuple(tuple(results)))), (result,))
     function = Function(name, params, (block,), result, private=True, group=True)
-    if free := free_sizes(function):
-        taken = {*free, *(v.name for v in params), *(b.var.name for b in bindings)}
-        function = replace(function, params=(*params, Var(unique("s", taken), Shape(tuple(map(symbol, free))))))
-    return function
+    return with_sizes(function, free_sizes(function))
+
+
+def with_sizes(function: Function, free: tuple[str, ...], taken: Iterable[str] = ()) -> Function:
+    """`function` with a further parameter that shows these sizes, if there are any; `taken` are names that it may not have."""
+    if not free:
+        return function
+    taken = {*taken, *free, *(v.name for v in function.params), *(b.var.name for b in function.bindings)}
+    return replace(function, params=(*function.params, Var(unique("s", taken), Shape(tuple(map(symbol, free))))))
 
 
 def _mentioned(kernels: list[str]) -> list[str]:

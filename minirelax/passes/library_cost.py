@@ -15,18 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from minirelax.ir.dim import Dim, substitute, symbol, value
-from minirelax.ir.graph import CallKernel, CallLibrary, Dataflow, Function, Module, Var
+from minirelax.ir.dim import Dim, substitute, value
+from minirelax.ir.graph import CallKernel, CallLibrary, Dataflow, Function, Module
 from minirelax.ir.infer import free_sizes, mentioned_names
 from minirelax.ir.loop import Kernel
-from minirelax.ir.types import Shape, Tensor, Tuple, itemsize
+from minirelax.ir.types import Tensor, Tuple, itemsize
 from minirelax.passes.annotate_patterns import annotate_patterns
 from minirelax.passes.choose_by_size import Comparison
 from minirelax.passes.fuse_kernels import fuse_kernels
 from minirelax.passes.fuse_ops import fuse_ops
+from minirelax.passes.group_functions import read_from_outside, with_sizes
 from minirelax.passes.legalize import legalize
 from minirelax.passes.patterns import Match
-from minirelax.passes.share_kernels import unique
 
 SIZES = (4, 16, 64, 256, 1024)  # what free sizes are when a routine is measured
 MOST_BYTES = 1 << 25  # of all its arguments
@@ -77,15 +77,11 @@ def fit(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
 
 def generated_cost(match: Match, module: Module, costs: Costs) -> Dim:
     """What the plans of the kernels that the region becomes say, together; calls of libraries inside are not counted."""
-    inside = {b.var for b in match.bindings}
-    read = dict.fromkeys(a for b in match.bindings for a in b.value.operands() if isinstance(a, Var) and a not in inside)
+    read = read_from_outside(match.bindings)
     constants = tuple(c for c in module.constants if c.var in read)
     params = tuple(a for a in read if a not in {c.var for c in constants})
     region = Function("region", params, (Dataflow(match.bindings, (match.root.var,)),), match.root.var)
-    if free := free_sizes(region):
-        name = unique("s", {*free, *(v.name for v in (*read, *inside))})
-        region = Function("region", (*params, Var(name, Shape(tuple(map(symbol, free))))), region.body, region.result)
-    lowered = Module((region,), (), constants)
+    lowered = Module((with_sizes(region, free_sizes(region), (v.name for v in read)),), (), constants)
     for step in (legalize, annotate_patterns, fuse_ops, fuse_kernels):
         lowered = step(lowered)
     total: Dim = 0

@@ -41,10 +41,10 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
-from minirelax.ir.dim import Dim, ceildiv, substitute
+from minirelax.ir.dim import Dim, substitute
 from minirelax.ir.graph import AllocTensor, Binding, Function, Module, RunKernel, Var, fresh_names
 from minirelax.ir.loop import Kernel
-from minirelax.ir.types import LINE, Tensor
+from minirelax.ir.types import Tensor, whole_lines
 from minirelax.passes.base import BIND, Pass
 
 
@@ -69,7 +69,7 @@ def _lifted(function: Function, module: Module, kernels: dict[str, Kernel], need
         if isinstance(part, Binding) and isinstance(part.value, RunKernel) and not part.value.work:
             call = part.value
             threads, each = needed(call.kernel)
-            each = ceildiv(substitute(each, dict(zip(kernels[call.kernel].sizes, call.sizes, strict=True))), LINE) * LINE
+            each = whole_lines(substitute(each, dict(zip(kernels[call.kernel].sizes, call.sizes, strict=True))))
             if each != 0:
                 work = Var(next(names), Tensor("u8", (threads, each)))
                 out.append(Binding(work, AllocTensor(), part.source))

@@ -35,7 +35,7 @@ from minirelax.ir.graph import Atom, Dataflow, Expr, Function, MatchCast, Var
 from minirelax.ir.types import Tensor
 from minirelax.ops.elementwise import Elementwise
 from minirelax.ops.linalg import Matmul
-from minirelax.ops.movement import Reshape, Transpose
+from minirelax.ops.movement import Reshape, Transpose, swaps_matrices
 from minirelax.ops.reduce import Position, Reduction
 
 Definitions = dict[Var, Expr]
@@ -149,8 +149,7 @@ def _axes_by_extent(shape: tuple) -> tuple[list[int], list[int]]:
 
 def _swaps_last(value: Expr | None) -> bool:
     """Is it a transpose of matrices, each for itself?"""
-    rank = len(value.axes) if isinstance(value, Transpose) else 0
-    return rank >= 2 and value.axes == (*range(rank - 2), rank - 1, rank - 2)
+    return isinstance(value, Transpose) and swaps_matrices(value.axes)
 
 
 def _tensors(value: Expr) -> bool:

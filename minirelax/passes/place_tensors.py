@@ -108,22 +108,12 @@ class _Prover:
     def __init__(self, known: Knowledge):
         self.known = known
         self.samples: dict[frozenset[str], list[dict[str, int]]] = {}
-        self.shown: dict[Dim, bool] = {}
-        self.compared: dict[tuple[Dim, Dim], bool] = {}  # spares the difference: the same few sizes meet again and again
         self.typical = functools.cache(self._typical)
-
-    def less_equal(self, a: Dim, b: Dim) -> bool:
-        if (a, b) not in self.compared:
-            self.compared[a, b] = self._less_equal(a, b)
-        return self.compared[a, b]
+        self.less_equal = functools.cache(self._less_equal)  # the same few sizes meet again and again
 
     def _less_equal(self, a: Dim, b: Dim) -> bool:
         d = b - a
-        if isinstance(d, int):
-            return d >= 0
-        if d not in self.shown:
-            self.shown[d] = not self._is_refuted(d) and self.known.is_nonnegative(d)
-        return self.shown[d]
+        return d >= 0 if isinstance(d, int) else not self._is_refuted(d) and self.known.is_nonnegative(d)
 
     def _is_refuted(self, d: Dim) -> bool:
         """Is it negative at a few sizes that there can be?  Most of what does not hold is found so, and quickly."""

@@ -77,7 +77,7 @@ from minirelax.ir.graph import (
     fresh_names,
 )
 from minirelax.ir.knowledge import Knowledge
-from minirelax.ir.types import LINE, Storage, Tensor, itemsize, symbols
+from minirelax.ir.types import Storage, Tensor, itemsize, symbols, whole_lines
 from minirelax.passes.base import Pass, entry
 from minirelax.passes.place_tensors import Request, place
 
@@ -103,8 +103,7 @@ def plan_memory(bounds: Bounds | None = None) -> Pass:
 
 def tensor_bytes(type_: Tensor, bounds: Bounds) -> Dim:
     """The bytes of a tensor, in whole cache lines: an upper bound of them as far as `bounds` go."""
-    wanted = upper_bound(itemsize(type_.dtype) * product(type_.shape), bounds)
-    return floordiv(wanted + LINE - 1, LINE) * LINE
+    return whole_lines(upper_bound(itemsize(type_.dtype) * product(type_.shape), bounds))
 
 
 def planned_bytes(function: Function) -> Dim:

@@ -18,7 +18,6 @@ as one where every read goes through them as through one; else only the first is
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 from minirelax.ir.dim import Dim, floordiv, mod, names, product, symbol
@@ -48,6 +47,10 @@ class Cut:
     @property
     def extent(self) -> Dim:
         return product([a.extent for a in self.over])
+
+    def is_long(self, extent: Dim) -> bool:
+        """May so many steps be worth several blocks?"""
+        return not isinstance(extent, int) or extent >= 2 * self.length
 
     @property
     def blocks(self) -> Dim:
@@ -89,8 +92,7 @@ class Cut:
 
 def cuts(kernel: Kernel) -> dict[str, Cut]:
     """The reductions that are split, by the buffer that they write."""
-    counts = Counter(b.buffer for b in kernel.blocks)
-    if kernel.pattern == "opaque" or pattern_of(kernel) == "opaque" or max(counts.values(), default=0) > 1:
+    if "opaque" in (kernel.pattern, pattern_of(kernel)):
         return {}
     return {b.buffer: cut for b in kernel.blocks if b.reduction and (cut := _cut(b, kernel.buffers)) is not None}
 
@@ -108,12 +110,8 @@ def _cut(block: Block, types: dict[str, Tensor]) -> Cut | None:
     else:
         each = results * product([a.extent if isinstance(a.extent, int) and a.extent > 0 else UNKNOWN for a in inside])
         length = max(LEAST_STEPS, ELEMENTS // each)
-    return _unless_short(Cut(block, over, inside, length))
-
-
-def _unless_short(cut: Cut) -> Cut | None:
-    extent = cut.extent
-    return None if isinstance(extent, int) and extent < 2 * cut.length else cut
+    cut = Cut(block, over, inside, length)
+    return cut if cut.is_long(cut.extent) else None
 
 
 def _reads_along(block: Block) -> bool:

@@ -93,8 +93,6 @@ from minirelax.passes.share_kernels import KernelTable, rename_block, size_argum
 
 def split_reductions(module: Module) -> Module:
     """`module` with long reductions to few results in blocks."""
-    if not any(cuts(k) for k in module.kernels):
-        return module
     return _Splitting(module).run()
 
 
@@ -207,15 +205,10 @@ class _Splitting:
         self.constants = {c.var for c in module.constants}
 
     def run(self) -> Module:
-        split = [self._is_split(f, b.value) for f in self.module.functions for b in f.bindings if isinstance(b.value, CallKernel)]
-        if not any(split):
+        calls = [(f, b.value) for f in self.module.functions for b in f.bindings if isinstance(b.value, CallKernel)]
+        kept = [call.kernel for f, call in calls if not self._is_split(f, call)]
+        if len(kept) == len(calls):
             return self.module
-        kept = {
-            b.value.kernel
-            for f in self.module.functions
-            for b in f.bindings
-            if isinstance(b.value, CallKernel) and not self._is_split(f, b.value)
-        }
         self.table = KernelTable((k for k in self.module.kernels if k.name in kept), (f.name for f in self.module.functions))
         functions = tuple(map(self._function, self.module.functions))
         return replace(self.module, functions=functions, kernels=self.table.kernels)
@@ -229,8 +222,7 @@ class _Splitting:
         if weights and any(is_contraction(c.block) for c in cuts.values()):
             return False
         sizes = dict(zip(self.kernels[call.kernel].sizes, call.sizes, strict=True))
-        long = (substitute(c.extent, sizes) for c in cuts.values())
-        return any(not isinstance(d, int) or d >= 2 * c.length for d, c in zip(long, cuts.values(), strict=True))
+        return any(c.is_long(substitute(c.extent, sizes)) for c in cuts.values())
 
     def _function(self, function: Function) -> Function:
         if not any(isinstance(b.value, CallKernel) and self._is_split(function, b.value) for b in function.bindings):

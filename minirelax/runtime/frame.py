@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from minirelax.ir.types import LINE, whole_lines
+
 if TYPE_CHECKING:
     from minirelax.runtime.instructions import Program
 
@@ -32,8 +34,6 @@ ARGUMENT_BYTES = 5  # bytes from one thread's argument area to the next
 COUNTERS = 6  # address of the claim counters
 COUNTED_CALLS = 7  # how many calls of one region the counters have room for
 THREADS = 8  # how many threads the argument areas, the counters and the kernels' workspaces have room for
-
-LINE = 64  # bytes of a cache line
 
 
 def aligned_words(count: int) -> np.ndarray:
@@ -61,15 +61,11 @@ class Context:
         calls = program.parallel_calls if threads > 1 else 0
         self._counters = aligned_words(max(1, calls * (1 + threads)) * LINE // 8)
         self.slots[COUNTERS], self.slots[COUNTED_CALLS] = self._counters.ctypes.data, calls
-        self.slots[THREADS], stride = threads, _round(8 * program.arguments)
+        self.slots[THREADS], stride = threads, whole_lines(8 * program.arguments)
         self._arguments = aligned_words(max(LINE, stride * threads) // 8)
         self.slots[ARGUMENTS], self.slots[ARGUMENT_BYTES] = self._arguments.ctypes.data, stride
         self._finalizer = weakref.finalize(self, _release, self.address, [self.slots, self._counters, self._arguments, code])
         self._finalizer.atexit = False  # the pool ends its workers then
-
-
-def _round(count: int) -> int:
-    return (count + LINE - 1) // LINE * LINE
 
 
 def _release(address: int, memory: list[np.ndarray]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from minirelax.errors import CodegenError
-from minirelax.ir.dim import Dim, ceildiv, names, product, substitute
+from minirelax.ir.dim import Dim, names, product, substitute
 from minirelax.ir.graph import (
     Alias,
     AllocStorage,
@@ -45,7 +45,6 @@ from minirelax.ir.infer import mentioned_names
 from minirelax.ir.lattice import bare_name
 from minirelax.ir.library import result_name
 from minirelax.ir.types import (
-    LINE,
     NUMPY_DTYPES,
     Callable,
     Object,
@@ -57,6 +56,7 @@ from minirelax.ir.types import (
     is_known,
     itemsize,
     symbols,
+    whole_lines,
 )
 from minirelax.passes.plan_memory import tensor_bytes
 from minirelax.runtime.built import Action, Allocate, Check, Choose, Invoke, Library, Placed, Repeat, Source, Sweep
@@ -309,7 +309,7 @@ class Scope:
     def _place(self, name: str, size: Dim) -> None:
         if names(size) <= self.entry_symbols:
             self.storages[name] = self.total
-            self.total = self.total + ceildiv(size, LINE) * LINE
+            self.total = self.total + whole_lines(size)
 
     def place_storages(self, base: int) -> None:
         """The addresses of this scope's memory, which starts at the address in slot `base`."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from minirelax.ir.dim import Dim, ceildiv, floordiv, linear, maximum, minimum, product, symbol
 from minirelax.ir.loop import Axis, Block, Kernel
 from minirelax.ir.scalar import Apply, Load, Scalar, load, transform
-from minirelax.ir.types import LINE, itemsize
+from minirelax.ir.types import itemsize, whole_lines
 from minirelax.schedule.cost import block_cost
 from minirelax.schedule.flat import depends_on, flatten, merge_group, merge_spatial
 
@@ -126,11 +126,10 @@ def _sized(kernel, block, epilogue, outer, m, n, over, a, b, tile) -> Contractio
     flops = 2 * batch * m.extent * n.extent * k
     cost = floordiv(flops * PICOSECONDS_PER_FLOP[dtype] + sum((block_cost(e) for e in epilogue), 0), 1000)
     temporaries = tuple(v.name for v in kernel.local if v.name != block.buffer)
-    kept = sum(max_panels * tile.width * itemsize(v.type.dtype) + LINE for v in kernel.local if v.name in temporaries)
-    kept = -(-kept // LINE) * LINE
+    kept = sum(whole_lines(max_panels * tile.width * itemsize(v.type.dtype)) for v in kernel.local if v.name in temporaries)
     rows = minimum(m.extent, max_rows)  # of a tile: small calls need little memory
-    c_bytes = rows * (-(-max_panels * tile.width * size // LINE) * LINE)
-    a_bytes = ceildiv(rows * k * size, LINE) * LINE if a.how == "copy" else 0
+    c_bytes = rows * whole_lines(max_panels * tile.width * size)
+    a_bytes = whole_lines(rows * k * size) if a.how == "copy" else 0
     local = {v.name for v in kernel.local}
     first = () if block.buffer in local else (_output_copy(block, n),)
     chunk = min(k, K_CHUNK) if isinstance(k, int) else K_CHUNK

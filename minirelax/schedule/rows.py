@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from minirelax.ir.dim import Dim, ceildiv, floordiv, maximum, minimum, product, substitute, symbol
 from minirelax.ir.loop import Axis, Block, Kernel
 from minirelax.ir.scalar import Index, Load, Scalar, load, substitute_axes, transform
-from minirelax.ir.types import itemsize
+from minirelax.ir.types import itemsize, whole_lines
 from minirelax.schedule.cost import TILE, block_cost
 from minirelax.schedule.flat import flatten, merge_group, merge_spatial, stride_of
 from minirelax.schedule.share_loops import Loop, Step, share_loops, unstored
@@ -97,7 +97,7 @@ def _sized(kernel, rows, chunk, width, steps, blocks, written) -> RowPlan:
     for v in kernel.local:
         if v.name in elements and v.name not in registers and v.name not in skipped:
             scratch.append(ScratchBuffer(v.name, v.type.dtype, elements[v.name], place))
-            place = place + ceildiv(elements[v.name] * itemsize(v.type.dtype), 64) * 64
+            place = place + whole_lines(elements[v.name] * itemsize(v.type.dtype))
     cost = sum((block_cost(b) for b in blocks), 0)
     count = product([a.extent for a in rows])
     per_row = sum((block_cost(replace(b, axes=b.axes[len(rows) :])) for b in blocks), 0)
