@@ -9,7 +9,7 @@ import pytest
 import minirelax
 
 ROOT = Path(minirelax.__file__).parent
-ORDER = ["errors", "ir", "ops", "frontend", "passes", "schedule", "codegen", "runtime", "pipeline", "jit", "explore"]
+ORDER = ["errors", "ir", "ops", "frontend", "passes", "libraries", "schedule", "codegen", "runtime", "pipeline", "jit", "explore"]
 FILES = sorted(ROOT.rglob("*.py"))
 
 

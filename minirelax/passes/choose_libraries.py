@@ -2,9 +2,10 @@
 
 A rule is a pattern of ops and the routine that computes it.  Rules with a higher priority choose first, then those that were
 given first; a rule looks at every binding as the end of a match, from last to first, so that it finds the largest region. A
-match is taken if nothing but the region reads the values inside of it, and the rule's `check` agrees.  The region becomes one
-call of the routine, at the place of its last binding, with that binding's type: so it reads and gives what the region did, and
-whether the routine computes the same is up to whoever wrote the rule (`minirelax.validate` compares).
+match is taken if nothing else reads the values inside of it, neither other bindings nor the routine, and the rule's `check`
+agrees.  The region becomes one call of the routine, at the place of its last binding, with that binding's type: so it reads and
+gives what the region did, and whether the routine computes the same is up to whoever wrote the rule (`minirelax.validate`
+compares).
 
 A rule may have a condition on sizes (`when`): where it is not decided by what is known now, the program has both ways, and each
 call takes one (`choose_by_size`).  Nothing is fused across that choice.  With ``cost="measured"`` the condition is that the
@@ -141,6 +142,9 @@ def choose_libraries(rules: Sequence[LibraryRule], costs: Costs | None = None) -
 
         def decide(rule: LibraryRule, match: Match) -> str:
             call = _call(rule, match)
+            inner = {b.var for b in match.bindings}
+            if kept := [a.name for a in call.value.args if a in inner]:
+                return f"{', '.join(kept)} is inside, and passed to the routine"
             decided[match.root.var] = call, _condition(rule, match, call, module, costs)
             return "" if decided[match.root.var][1] else "the routine is slower" if rule.cost else "its condition never holds"
 

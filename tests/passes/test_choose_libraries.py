@@ -103,6 +103,19 @@ def test_what_leaves_the_block_or_the_function_stays(result):
     assert "not at v5: v4 is read elsewhere" in notes[0] and "maximum(0.0, v4)" in made
 
 
+def test_what_the_routine_would_read_from_inside_stays():
+    text = """
+def main(x: f32[n]) -> f32[n]:
+    with dataflow():
+        v0: f32[n] = exp(x)
+        v1: f32[n] = add(v0, v0)
+        output(v1)
+    return v1"""
+    rule = LibraryRule("exp_plus", lambda a, b: Add(Exp(a), b), routine="product")
+    made, notes = applied(text, rule)
+    assert made == text.strip() and notes == ("exp_plus: not at v1: v0 is inside, and passed to the routine",)
+
+
 def test_priority_then_order():
     assert applied(LAYERS, PRODUCT, DENSE)[1] == ("product: taken at v3, v0", "dense: its pattern never matched")
     assert applied(LAYERS, DENSE, PRODUCT)[1] == ("dense: taken at v5, v2", "product: its pattern never matched")

@@ -1,11 +1,8 @@
-"""Rules for libraries that are there anyway: matrix products by the BLAS that NumPy was built with.
+"""Matrix products by the BLAS that NumPy was built with.
 
-They are not used unless asked for, ``jit(f, libraries=minirelax.libraries.blas())``: generated products are packed for one
-machine, take biases and activations in, and need no call into Python, so they win at most sizes.  Where a library is faster for
-large batches only, ``blas(rows=64)`` keeps the generated code for smaller ones: single rows (matrix times vector) are bound by
-memory, and BLAS has nothing to add there.
-
-Operations that only a library has (sorting, `numpy.linalg`) are library calls without any rule.
+Generated products are packed for one machine, take biases and activations in, and need no call into Python, so they win at most
+sizes.  Where a library is faster for large batches only, ``blas(rows=64)`` keeps the generated code for smaller ones: single
+rows (matrix times vector) are bound by memory, and BLAS has nothing to add there.
 
 >>> import numpy as np
 >>> import minirelax as mr
@@ -49,7 +46,6 @@ def matmul_tt(a, b, out):
     np.matmul(a.swapaxes(-1, -2), b.swapaxes(-1, -2), out=out)
 
 
-# found without being registered, so that a saved program needs no more than this package
 ROUTINES = {"blas_matmul": matmul, "blas_matmul_nt": matmul_nt, "blas_matmul_tn": matmul_tn, "blas_matmul_tt": matmul_tt}
 
 PATTERNS = {  # the largest first

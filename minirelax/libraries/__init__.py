@@ -1,0 +1,23 @@
+"""Rules for libraries that are there anyway.
+
+None is used unless it is asked for, ``jit(f, libraries=minirelax.libraries.sort())``:
+
+- `blas`: matrix products by the BLAS that NumPy was built with
+- `linalg`: inverses that are only multiplied with, and triangular factors, as solutions of linear systems
+- `sort`: parts of a sorted order, without sorting the rest
+
+Operations that only a library has (sorting, `numpy.linalg`) are library calls without any rule.  Each rule says why its routine
+gives what the program says, and its check declines everything else.  Rules of several sets are added: ``blas() + sort()``.
+"""
+
+from __future__ import annotations
+
+from minirelax.libraries import order, products, systems
+from minirelax.libraries.order import sort
+from minirelax.libraries.products import blas
+from minirelax.libraries.systems import linalg
+
+# found without being registered, so that a saved program needs no more than this package
+ROUTINES = {**products.ROUTINES, **systems.ROUTINES, **order.ROUTINES}
+
+__all__ = ["ROUTINES", "blas", "linalg", "sort"]
