@@ -1,7 +1,7 @@
 """Numba source of a contraction plan: the loops around the register tiles, packing, and the epilogue.
 
 The source is Goto's loop nest, once per tile of the plan: for each chunk of k and each panel of n, the register tiles sweep
-down the rows (`micro_kernels`); then the epilogue runs over the finished panels.
+down the rows (`micro_kernels`); then the epilogue runs over the finished rows, as a plan of rows does (`codegen.rows`).
 """
 
 from __future__ import annotations
@@ -9,17 +9,19 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 
 from minirelax.codegen.kernel import KernelSource
+from minirelax.codegen.rows import RowWriter
 from minirelax.codegen.scalars import ScalarWriter, index_source, literal_source
 from minirelax.ir.dim import product
 from minirelax.ir.loop import Axis
-from minirelax.ir.scalar import Load, Scalar
-from minirelax.ir.types import itemsize, whole_lines
+from minirelax.ir.scalar import Load
+from minirelax.ir.types import itemsize
 from minirelax.schedule.contraction import K_CHUNK, RESULT, REUSE, ContractionPlan, Operand
 
 
 def contraction_source(plan: ContractionPlan) -> KernelSource:
     """The kernel function of a contraction plan."""
-    source = KernelSource(plan.kernel, tuple(a.name for a in (*plan.outer, plan.m, plan.n, *plan.k)))
+    inner = (a for step in plan.epilogue.steps for a in (*step.inner, *step.over))
+    source = KernelSource(plan.kernel, tuple(a.name for a in (*plan.outer, plan.m, plan.n, *plan.k, *inner)))
     with source.function():
         _ContractionWriter(source, plan).write()
     return source
@@ -28,7 +30,7 @@ def contraction_source(plan: ContractionPlan) -> KernelSource:
 class _ContractionWriter:
     def __init__(self, source: KernelSource, plan: ContractionPlan):
         self.source, self.plan, self.out = source, plan, source.out
-        self.types = plan.kernel.buffers
+        self.finish = RowWriter(source, plan.epilogue)
         self.size = itemsize(plan.dtype)
         self.width, self.rows = plan.tile.width, plan.tile.rows
         fresh = source.names.fresh
@@ -46,13 +48,14 @@ class _ContractionWriter:
         )
         out.line(f"panels = ({self.n_count} + {self.width - 1}) // {self.width}")
         out.line(f"panels_per_tile = {source.dim(plan.panels_per_tile)}")
-        out.line("groups = quotient(panels + panels_per_tile - 1, panels_per_tile)")
-        out.line(f"row_blocks = quotient({self.m_count} + {plan.max_rows - 1}, {plan.max_rows})")
+        if not plan.whole_rows:
+            out.line("groups = quotient(panels + panels_per_tile - 1, panels_per_tile)")
+        out.line(f"rows_per_tile = {source.dim(plan.rows_per_tile)}")
+        out.line(f"row_blocks = quotient({self.m_count} + rows_per_tile - 1, rows_per_tile)")
         out.line(f"block_rows = quotient({self.m_count} + row_blocks - 1, max(row_blocks, 1))")
         out.line(f"chunk = min({self.k_count}, {K_CHUNK})")
-        self._temporaries()
-        out.line(f"result_start = scratch + {plan.temporary_bytes}")
-        source.pointer(RESULT, plan.dtype, "result_start", plan.max_rows * self.row)
+        self.finish.scratch()
+        out.line(f"result_start = scratch + {source.dim(plan.epilogue.scratch_bytes)}")
         out.line(f"a_copy = result_start + {source.dim(plan.c_bytes)}")
         out.line(f"b_copy = a_copy + {source.dim(plan.a_bytes)}")
         with out.block("for tile in range(lo, hi):"):
@@ -60,26 +63,34 @@ class _ContractionWriter:
             if plan.a.how == "copy":
                 self._copy_a()
             self._place_a()
-            with out.block(f"for k_first in range(0, max({self.k_count}, 1), {K_CHUNK}):"):
-                out.line(f"k_rows = min({self.k_count} - k_first, {K_CHUNK})")
-                if plan.b.how != "packed":
-                    self._copy_b()
-                with out.block(f"for {self.panel} in range(first_panel, last_panel):"):
-                    self._sweep()
+            if plan.whole_rows:
+                with out.block("for first_panel in range(0, panels, panels_per_tile):"):
+                    out.line("last_panel = min(first_panel + panels_per_tile, panels)")
+                    self._product()
+            else:
+                self._product()
             self._epilogue()
 
-    def _temporaries(self) -> None:
-        place = 0
-        for name in self.plan.temporaries:
-            dtype = self.types[name].dtype
-            self.source.pointer(name, dtype, f"scratch + {place}", self.row)
-            place += whole_lines(self.row * itemsize(dtype))
+    def _product(self) -> None:
+        """The block of rows by the panels from `first_panel`, in chunks of k."""
+        out = self.out
+        with out.block(f"for k_first in range(0, max({self.k_count}, 1), {K_CHUNK}):"):
+            out.line(f"k_rows = min({self.k_count} - k_first, {K_CHUNK})")
+            if self.plan.b.how != "packed":
+                self._copy_b()
+            with out.block(f"for {self.panel} in range(first_panel, last_panel):"):
+                self._sweep()
 
     def _tile_position(self) -> None:
         """Outer axes, block of rows and group of panels from the tile's number; panels vary fastest."""
         plan, out = self.plan, self.out
-        out.line("above = quotient(tile, groups)")
-        out.line("group = tile - above*groups")
+        if plan.whole_rows:
+            out.line("above = tile")
+        else:
+            out.line("above = quotient(tile, groups)")
+            out.line("group = tile - above*groups")
+            out.line("first_panel = group*panels_per_tile")
+            out.line("last_panel = min(first_panel + panels_per_tile, panels)")
         if plan.outer:
             out.line("batch = quotient(above, row_blocks)")
             out.line("row_block = above - batch*row_blocks")
@@ -88,8 +99,6 @@ class _ContractionWriter:
             out.line("row_block = above")
         out.line(f"{self.first} = row_block*block_rows")
         out.line(f"{self.last} = min({self.first} + block_rows, {self.m_count})")
-        out.line("first_panel = group*panels_per_tile")
-        out.line("last_panel = min(first_panel + panels_per_tile, panels)")
 
     def _split(self, number: str, axes: tuple[Axis, ...]) -> None:
         source, out, rest = self.source, self.out, number
@@ -103,14 +112,15 @@ class _ContractionWriter:
     @property
     def row(self) -> int:
         """Elements of a row of the tile's result in scratch."""
-        return self.plan.max_panels * self.width
+        return self.plan.row_panels * self.width
 
     def _sweep(self) -> None:
         """The register tiles down the rows, for one panel and one chunk of k."""
         self._place_b()
+        place = self.panel if self.plan.whole_rows else f"({self.panel} - first_panel)"
         self.out.line(
             f"call_sweep(table[0], a_address + {self.size}*k_first, a_stride, b_address, b_stride, "
-            f"result_start + {self.size * self.width}*({self.panel} - first_panel), {self.row}, "
+            f"result_start + {self.size * self.width}*{place}, {self.row}, "
             f"{self.last} - {self.first}, k_rows, k_first)"
         )
 
@@ -228,16 +238,13 @@ class _ContractionWriter:
     def _epilogue(self) -> None:
         """The blocks after the anchor, row by row of the finished panels."""
         plan, out, source = self.plan, self.out, self.source
-        m, n, first_column = source.axis(plan.m.name), source.axis(plan.n.name), source.axis(f"{plan.n.name}.first")
-        out.line(f"{first_column} = first_panel*{self.width}")
-        out.line(f"last_column = min(last_panel*{self.width}, {self.n_count})")
+        m, chunk = source.axis(plan.m.name), plan.epilogue.chunk
+        if chunk:
+            out.line(f"{source.axis(f'{chunk.name}.first')} = first_panel*{self.width}")
+            out.line(f"{source.axis(f'{chunk.name}.last')} = min(last_panel*{self.width}, {self.n_count})")
         with out.block(f"for {m} in range({self.first}, {self.last}):"):
-            out.line(f"in_tile = ({m} - {self.first})*{self.row}")
-            for block in plan.epilogue:
-                with out.block(f"for {n} in range({first_column}, last_column):"):
-                    scalars = self._scalars()
-                    value = scalars.value(block.value)
-                    source.store(block.buffer, index_source(block.indices[0], scalars), value, self.types[block.buffer].dtype)
+            source.pointer(RESULT, plan.dtype, f"result_start + {self.size * self.row}*({m} - {self.first})", self.row)
+            self.finish.row()
 
     def _scalars(self) -> ScalarWriter:
         axes = (*self.plan.outer, self.plan.m, self.plan.n, *self.plan.k)
@@ -247,8 +254,4 @@ class _ContractionWriter:
         return writer
 
     def _access(self, load: Load, writer: ScalarWriter) -> str:
-        index: Scalar | object = load.indices[0]
-        text = index_source(index, writer)
-        if load.buffer == RESULT:
-            text = f"in_tile + {text}"
-        return self.source.element(load.buffer, text, load.dtype)
+        return self.source.element(load.buffer, index_source(load.indices[0], writer), load.dtype)

@@ -22,7 +22,7 @@ from minirelax.ir.scalar import Apply, Literal, Scalar, SizeValue, walk
 _DTYPES = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64")
 _CONTRACTION = """
     a_address a_copy a_stride above b_address b_copy b_stride batch block_rows chunk column first_copied first_panel group groups
-    in_tile k_first k_flat k_row k_rows last_column last_panel panels panels_per_tile result_start row_blocks to
+    k_first k_flat k_row k_rows last_panel panels panels_per_tile result_start row_blocks to
 """.split()
 RESERVED = frozenset(  # what generated source says itself; a test compares
     {

@@ -20,10 +20,9 @@ def row_source(plan: RowPlan) -> KernelSource:
     source = KernelSource(
         plan.kernel, tuple(a.name for b in (s.block for s in plan.steps) for a in (*plan.rows, *_own(plan), *b.axes, *b.over))
     )
-    writer = _RowWriter(source, plan)
+    writer = RowWriter(source, plan)
     with source.function():
-        for s in plan.scratch:
-            source.pointer(s.name, s.dtype, f"scratch + {source.dim(s.offset)}" if s.offset != 0 else "scratch", s.elements)
+        writer.scratch()
         writer.tiles()
     return source
 
@@ -32,14 +31,22 @@ def _own(plan: RowPlan) -> tuple[Axis, ...]:
     return (plan.chunk,) if plan.chunk else ()
 
 
-class _RowWriter:
+class RowWriter:
+    """Writes the loops of a plan: all of them (`tiles`), or those of one row that somebody else has come to (`row`)."""
+
     def __init__(self, source: KernelSource, plan: RowPlan):
         self.source, self.plan, self.out = source, plan, source.out
         self.types = plan.kernel.buffers
 
+    def scratch(self) -> None:
+        """Names for the local buffers that are kept in scratch memory."""
+        for s in self.plan.scratch:
+            start = f"scratch + {self.source.dim(s.offset)}" if s.offset != 0 else "scratch"
+            self.source.pointer(s.name, s.dtype, start, s.elements)
+
     def tiles(self) -> None:
         """The loops over tiles, rows and (in chunk form) the chunk's bounds."""
-        plan, source = self.plan, self.source
+        plan = self.plan
         count = product([a.extent for a in plan.rows])
         with ExitStack() as stack:
             if plan.chunk is None:
@@ -49,13 +56,17 @@ class _RowWriter:
                     stack.enter_context(self.out.block("if lo < hi:"))
             else:
                 self._chunk_loops(stack, count)
-            for loop in plan.loops:
-                if loop.axis is not None:
-                    self.shared_loop(loop)
-                else:
-                    self.step(loop.steps[0])
-            if not plan.loops:
-                source.out.line("pass")
+            self.row()
+
+    def row(self) -> None:
+        """The loops inside one row."""
+        for loop in self.plan.loops:
+            if loop.axis is not None:
+                self.shared_loop(loop)
+            else:
+                self.step(loop.steps[0])
+        if not self.plan.loops:
+            self.out.line("pass")
 
     def _chunk_loops(self, stack: ExitStack, count) -> None:
         plan, source, out = self.plan, self.source, self.out
@@ -222,7 +233,7 @@ class _RowWriter:
 class _Sum:
     """A reduction into one scalar: long floating-point sums go block by block, so that their error stays small."""
 
-    def __init__(self, writer: _RowWriter, step: Step, extent: Dim):
+    def __init__(self, writer: RowWriter, step: Step, extent: Dim):
         self.writer, self.step, self.out = writer, step, writer.out
         self.dtype, self.reduction = writer.types[step.block.buffer].dtype, step.block.reduction
         short = isinstance(extent, int) and extent <= 2 * SUM_BLOCK

@@ -5,29 +5,40 @@ which only A depends, every other spatial axis is an outer loop.  A tile of the 
 n: for each chunk of k and each panel, the register tiles sweep the rows while the panel of B is in the nearest cache; then the
 *epilogue*, the blocks that follow the anchor, runs on the finished panels (Goto and van de Geijn 2008).
 
+The epilogue is a plan of rows (`schedule.rows`) that reads the finished rows from scratch memory, in one of two forms.  If all
+blocks run over the anchor's own axes, it is the chunk form: a chunk is the tile's panels.  If some have values of whole rows
+(the mean and variance of a norm, the maximum and the sum of a softmax), it is the row form, and a tile has all panels: the
+product of a block of rows is finished, and then each row of it.  That needs rows that are short for sure (`is_short_row`), and
+smaller blocks of rows where m is small, since rows are all that threads can share then.
+
 B is read in place when it is packed already (a weight) or when its rows are contiguous and few rows of A would reuse a
 copy; else its panels are copied into the thread's scratch memory.  A is read in place when k is contiguous, else copied.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from minirelax.ir.dim import Dim, ceildiv, floordiv, linear, maximum, minimum, product, symbol
 from minirelax.ir.loop import Axis, Block, Kernel
-from minirelax.ir.scalar import Apply, Load, Scalar, load, transform
+from minirelax.ir.scalar import Load, Scalar, load, substitute_index, transform
 from minirelax.ir.types import itemsize, whole_lines
+from minirelax.passes.contraction_rows import is_product_sum, is_short_row, matrix_roles
 from minirelax.schedule.cost import block_cost
-from minirelax.schedule.flat import depends_on, flatten, merge_group, merge_spatial
+from minirelax.schedule.flat import flatten, merge_group, merge_spatial
+from minirelax.schedule.rows import RowPlan, plan_epilogue
 
 K_CHUNK = 384  # rows of B between two passes over the result: 48 KiB of f32 for a panel of 32 columns
 PANELS = 4  # panels of a tile, so that B is copied, and the epilogue runs, in long rows
 TILES = 16  # but not so many that fewer tiles than this are left
 ROWS_BUDGET = 65536  # elements of the rows of A that a panel meets: they stay in L2
 ROWS, MAX_ROWS = 96, 256  # rows of A that share one pass over a panel
+ROW_TILES = 8  # with whole rows, tiles that are worth more than long blocks of rows: some for each of a few threads
+RESULT_BYTES = 262144  # of the finished rows of a tile: they stay in L2
 TILE_FLOPS = 4_000_000  # work that makes a tile worth claiming
 PICOSECONDS_PER_FLOP = {"f32": 16, "f64": 32}
-RESULT = "tile.result"  # the buffer that holds the finished panel
+RESULT = "tile.result"  # the buffer that holds the finished panels of a row
 REUSE = 40  # rows from which copying a panel of an unpacked B pays
 
 
@@ -62,18 +73,22 @@ class ContractionPlan:
     k: tuple[Axis, ...]
     a: Operand
     b: Operand
-    epilogue: tuple[Block, ...]  # flat; loads of RESULT and of `temporaries` are relative to the row of the panel
-    temporaries: tuple[str, ...]
+    epilogue: RowPlan  # of the blocks after the anchor; it reads the anchor's values from RESULT
     tile: RegisterTile
-    max_rows: int
+    rows_per_tile: Dim  # at most
     max_panels: int
-    panels_per_tile: Dim  # as many as leave enough tiles for all threads
+    panels_per_tile: Dim  # as many as leave enough tiles for all threads; of whole rows: that are computed together
+    row_panels: int  # panels in a row of RESULT
     tiles: Dim
     cost: Dim  # nanoseconds on one core
-    temporary_bytes: int  # of scratch memory: rows of `temporaries`, then the result, then copied rows of A, then panels of B
-    c_bytes: Dim
+    c_bytes: Dim  # of scratch memory: the epilogue's buffers, then the result, then copied rows of A, then panels of B
     a_bytes: Dim
     scratch_bytes: Dim
+
+    @property
+    def whole_rows(self) -> bool:
+        """Does a tile have all panels?"""
+        return self.epilogue.chunk is None
 
     @property
     def k_extent(self) -> Dim:
@@ -81,57 +96,74 @@ class ContractionPlan:
 
     def __str__(self) -> str:
         outer = " x ".join(str(a.extent) for a in self.outer) or "1"
+        columns = "all" if self.whole_rows else self.max_panels
         return (
             f"{self.kernel.name}: {self.m.extent} x {self.n.extent} x {self.k_extent}, outer {outer}, "
             f"A {self.a.how}, B {self.b.how}, register tile {self.tile.rows} x {self.tile.width}, "
-            f"up to {self.max_rows} rows by {self.max_panels} panels a tile"
+            f"up to {self.rows_per_tile} rows by {columns} panels a tile"
         )
 
 
 def plan_contraction(kernel: Kernel, tile: RegisterTile) -> ContractionPlan | None:
     """The plan, or None if the kernel is not a contraction with rows on both sides, of f32 or f64."""
-    found = [b for b in kernel.blocks if _is_product_sum(b)]
-    if len(found) != 1 or kernel.blocks[0] is not found[0] or any(b.over for b in kernel.blocks[1:]):
+    anchor = _anchor(kernel)
+    if anchor is None:
         return None
-    anchor = found[0]
-    if any(b.axes != anchor.axes for b in kernel.blocks[1:]) or not _epilogue_is_local(kernel, anchor):
+    others = tuple(b for b in kernel.blocks if b is not anchor)
+    whole_rows = any(b.axes != anchor.axes for b in others)
+    if not all(_is_row_block(b, anchor) for b in others) or not _epilogue_is_local(kernel, anchor):
+        return None
+    if whole_rows and not is_short_row(anchor.axes[-1].extent, anchor.value.dtype):
         return None
     packed = _packed_buffer(kernel, anchor, tile.width)
-    blocks = merge_spatial(flatten(kernel).blocks).blocks
-    block, over = merge_group(blocks[0], blocks[0].over)
-    roles = _roles(block)
-    if roles is None:
+    count = len(anchor.axes) - 1 if whole_rows else len(anchor.axes)
+    blocks = merge_spatial(flatten(kernel).blocks, count).blocks
+    at = kernel.blocks.index(anchor)
+    block, over = merge_group(blocks[at], blocks[at].over)
+    roles = matrix_roles(block)
+    if roles is None:  # as it is where there is nothing to sum: no index depends on anything then
         return None
-    outer, m, n, a, b = roles
-    a_operand = _operand_a(a, m, over)
-    b_operand = _operand_b(b, n, over, packed)
-    return _sized(kernel, block, tuple(blocks[1:]), outer, m, n, over, a_operand, b_operand, tile)
+    return _sized(kernel, block, roles, over, (*blocks[:at], *blocks[at + 1 :]), whole_rows, packed, tile)
 
 
-def _sized(kernel, block, epilogue, outer, m, n, over, a, b, tile) -> ContractionPlan:
-    dtype = block.value.dtype
+def _anchor(kernel: Kernel) -> Block | None:
+    """The one block that is a matrix product: no other has as many axes and sums products, and it needs none of the others."""
+    most, made = max((len(b.axes) for b in kernel.blocks), default=0), Counter(b.buffer for b in kernel.blocks)
+    found = [b for b in kernel.blocks if is_product_sum(b) and len(b.axes) == most]
+    if len(found) != 1 or matrix_roles(found[0]) is None or max(made.values()) > 1:
+        return None
+    return None if any(read.buffer in made for read in found[0].loads) else found[0]
+
+
+def _is_row_block(block: Block, anchor: Block) -> bool:
+    """Is this a value of each element of the anchor's rows, or one of each row?"""
+    return block.axes == anchor.axes[:-1] or (block.axes == anchor.axes and not block.over)
+
+
+def _sized(kernel, block, roles, over, epilogue, whole_rows, packed, tile) -> ContractionPlan:
+    dtype, outer, m, n = block.value.dtype, roles.outer, roles.m, roles.n
+    a, b = _operand_a(roles.a, m, over), _operand_b(roles.b, n, over, packed)
     size, k = itemsize(dtype), product([x.extent for x in over])
-    max_rows = min(MAX_ROWS, max(ROWS, ROWS_BUDGET // max(k, 1))) if isinstance(k, int) else 128
-    if isinstance(m.extent, int):  # no more scratch memory than there are rows and panels to keep
-        max_rows = min(max_rows, max(m.extent, 1))
-    max_rows = -(-max_rows // tile.rows) * tile.rows
+    batch, panels = product([x.extent for x in outer]), ceildiv(n.extent, tile.width)
+    max_rows = _max_rows(m, k, RESULT_BYTES // max(panels * tile.width * size, 1) if whole_rows else MAX_ROWS, tile)
     per_panel = 2 * max_rows * tile.width * (k if isinstance(k, int) else 128)
     max_panels = max(PANELS, min(16, TILE_FLOPS // max(per_panel, 1)))
-    batch, panels = product([x.extent for x in outer]), ceildiv(n.extent, tile.width)
     if isinstance(panels, int):
         max_panels = max(1, min(max_panels, panels))
-    row_blocks = ceildiv(m.extent, max_rows)
-    panels_per_tile = maximum(1, minimum(max_panels, floordiv(batch * row_blocks * panels, TILES)))
-    tiles = row_blocks * ceildiv(panels, panels_per_tile) * batch
+    if whole_rows:
+        rows_per_tile = maximum(tile.rows, minimum(max_rows, ceildiv(batch * m.extent, ROW_TILES)))
+        row_blocks, row_panels, panels_per_tile = ceildiv(m.extent, rows_per_tile), max(panels, 1), max_panels
+        tiles = row_blocks * batch
+    else:
+        rows_per_tile, row_blocks, row_panels = max_rows, ceildiv(m.extent, max_rows), max_panels
+        panels_per_tile = maximum(1, minimum(max_panels, floordiv(batch * row_blocks * panels, TILES)))
+        tiles = row_blocks * ceildiv(panels, panels_per_tile) * batch
     flops = 2 * batch * m.extent * n.extent * k
     cost = floordiv(flops * PICOSECONDS_PER_FLOP[dtype] + sum((block_cost(e) for e in epilogue), 0), 1000)
-    temporaries = tuple(v.name for v in kernel.local if v.name != block.buffer)
-    kept = sum(whole_lines(max_panels * tile.width * itemsize(v.type.dtype)) for v in kernel.local if v.name in temporaries)
-    rows = minimum(m.extent, max_rows)  # of a tile: small calls need little memory
-    c_bytes = rows * whole_lines(max_panels * tile.width * size)
+    finish = _epilogue(kernel, block, epilogue, n, None if whole_rows else max_panels * tile.width)
+    rows = minimum(m.extent, rows_per_tile)  # small calls need little memory
+    c_bytes = rows * whole_lines(row_panels * tile.width * size)
     a_bytes = whole_lines(rows * k * size) if a.how == "copy" else 0
-    local = {v.name for v in kernel.local}
-    first = () if block.buffer in local else (_output_copy(block, n),)
     chunk = min(k, K_CHUNK) if isinstance(k, int) else K_CHUNK
     b_bytes = max_panels * chunk * tile.width * size if b.how != "packed" else 0
     return ContractionPlan(
@@ -143,46 +175,51 @@ def _sized(kernel, block, epilogue, outer, m, n, over, a, b, tile) -> Contractio
         over,
         a,
         b,
-        first + tuple(_local_epilogue(e, block.buffer, temporaries, n) for e in epilogue),
-        temporaries,
+        finish,
         tile,
-        max_rows,
+        rows_per_tile,
         max_panels,
         panels_per_tile,
+        row_panels,
         maximum(0, tiles),
         cost,
-        kept,
         c_bytes,
         a_bytes,
-        kept + c_bytes + a_bytes + b_bytes,
+        finish.scratch_bytes + c_bytes + a_bytes + b_bytes,
     )
 
 
-def _is_product_sum(block: Block) -> bool:
-    match block.value:
-        case Apply(function="multiply", dtype="f32" | "f64", args=(a, b)) if block.reduction == "sum":
-            return all(any(depends_on(x, o.name) for o in block.over) for x in (a, b))
-    return False
+def _max_rows(m: Axis, k: Dim, most: int, tile: RegisterTile) -> int:
+    """Rows that a tile may have: `most`, as the schedule's own limits allow, in whole register tiles."""
+    rows = min(MAX_ROWS, max(ROWS, ROWS_BUDGET // max(k, 1))) if isinstance(k, int) else 128
+    rows = max(1, min(rows, most))
+    if isinstance(m.extent, int):  # no more scratch memory than there are rows to keep
+        rows = min(rows, max(m.extent, 1))
+    return -(-rows // tile.rows) * tile.rows
 
 
 def _epilogue_is_local(kernel: Kernel, anchor: Block) -> bool:
-    """Does everything after the anchor read the values made in this kernel only at its own position?"""
-    stores = {b.buffer: b.indices for b in kernel.blocks}
-    return all(read.indices == stores[read.buffer] for b in kernel.blocks[1:] for read in b.loads if read.buffer in stores)
+    """Does everything after the anchor read the values made in this kernel only at its own position in its own row?"""
+    made, n = {b.buffer: b for b in kernel.blocks}, anchor.axes[-1].name
+    for block in kernel.blocks:
+        for read in block.loads:
+            writer = made.get(read.buffer)
+            if writer is None:
+                continue
+            column = _column(block, n)
+            if writer.axes == anchor.axes and column is None:
+                return False
+            here = {n: symbol(column)} if writer.axes == anchor.axes else {}
+            if read.indices != tuple(substitute_index(i, here) for i in writer.indices):
+                return False
+    return True
 
 
-def _roles(block: Block) -> tuple[tuple[Axis, ...], Axis, Axis, Scalar, Scalar] | None:
-    """Outer axes, m, n, and the factors as (A, B); None if n or m does not exist."""
-    if not block.axes:
-        return None
-    n, (x, y) = block.axes[-1], block.value.args
-    if depends_on(x, n.name) == depends_on(y, n.name):
-        return None
-    a, b = (x, y) if depends_on(y, n.name) else (y, x)
-    rows = [axis for axis in block.axes[:-1] if depends_on(a, axis.name) and not depends_on(b, axis.name)]
-    if not rows:
-        return None
-    return tuple(axis for axis in block.axes[:-1] if axis != rows[-1]), rows[-1], n, a, b
+def _column(block: Block, n: str) -> str | None:
+    """The axis by which a block goes along the row: n itself, or what it reduces over."""
+    if any(a.name == n for a in block.axes):
+        return n
+    return block.over[0].name if len(block.over) == 1 else None
 
 
 def _operand_a(value: Scalar, m: Axis, over: tuple[Axis, ...]) -> Operand:
@@ -223,20 +260,29 @@ def _packed_buffer(kernel: Kernel, anchor: Block, width: int) -> str | None:
     return None
 
 
-def _output_copy(anchor: Block, n: Axis) -> Block:
-    """The copy of a finished panel to the anchor's own buffer, for an anchor that is an output."""
-    column = symbol(n.name) - symbol(f"{n.name}.first")
-    return replace(anchor, over=(), reduction=None, value=load(RESULT, (column,), anchor.value.dtype))
+def _epilogue(kernel: Kernel, anchor: Block, blocks: tuple[Block, ...], n: Axis, width: int | None) -> RowPlan:
+    """The plan of the blocks after the anchor: of whole rows, or of `width` columns.  All blocks are flat."""
+    local = {v.name for v in kernel.local}
+    along = {b.buffer for b in (anchor, *blocks) if any(a.name == n.name for a in b.axes)}  # one value for each column
+    start = 0 if width is None else symbol(f"{n.name}.first")
 
+    def place(buffer: str, block: Block) -> tuple[Dim]:
+        return (symbol(_column(block, n.name)) - start if buffer in along else 0,)
 
-def _local_epilogue(block: Block, anchor: str, temporaries: tuple[str, ...], n: Axis) -> Block:
-    """Values made in this kernel are addressed by their column in the panel: the register tile's row, or a row of scratch."""
-    column = symbol(n.name) - symbol(f"{n.name}.first")
+    def in_tile(block: Block) -> Block:
+        """The block with what is kept in scratch memory at its place in the row."""
 
-    def relative(s: Scalar) -> Scalar:
-        if isinstance(s, Load) and (s.buffer == anchor or s.buffer in temporaries):
-            return load(RESULT if s.buffer == anchor else s.buffer, (column,), s.dtype)
-        return s
+        def relative(s: Scalar) -> Scalar:
+            if isinstance(s, Load) and (s.buffer == anchor.buffer or (s.buffer in local and s.buffer in made)):
+                return load(RESULT if s.buffer == anchor.buffer else s.buffer, place(s.buffer, block), s.dtype)
+            return s
 
-    block = replace(block, value=transform(block.value, relative))
-    return replace(block, indices=(column,)) if block.buffer in temporaries else block
+        block = replace(block, value=transform(block.value, relative))
+        return replace(block, indices=place(block.buffer, block)) if block.buffer in local else block
+
+    made = {b.buffer for b in blocks}
+    copy = replace(anchor, over=(), reduction=None, value=load(anchor.buffer, anchor.indices, anchor.value.dtype))
+    first = () if anchor.buffer in local else (copy,)
+    rows = tuple(a for a in anchor.axes if a != n)
+    chunk = n if width is not None else None
+    return plan_epilogue(kernel, tuple(map(in_tile, (*first, *blocks))), rows, chunk, width or 0)

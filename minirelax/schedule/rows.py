@@ -85,11 +85,25 @@ def plan_rows(kernel: Kernel) -> RowPlan:
     written = {b.buffer for b in kernel.blocks} - {v.name for v in kernel.outputs}
     steps = tuple(_localise(s, rows, chunk, written) for s in steps)
     width = _width(kernel, steps, rows, chunk) if chunk else 0
-    return _sized(kernel, rows, chunk, width, steps, blocks, written)
-
-
-def _sized(kernel, rows, chunk, width, steps, blocks, written) -> RowPlan:
     elements = {v.name: _elements(v.name, blocks, rows, chunk, width, v.type.shape) for v in kernel.local if v.name in written}
+    return _sized(kernel, rows, chunk, width, steps, blocks, elements)
+
+
+def plan_epilogue(kernel: Kernel, blocks: Sequence[Block], rows: tuple[Axis, ...], chunk: Axis | None, width: int) -> RowPlan:
+    """The plan of the blocks that finish rows which are computed elsewhere: whole ones, or chunks of `width` of them.
+
+    The blocks are flat and share the axes `rows`; accesses to local buffers are relative to the row, and to the chunk's start.
+    """
+    steps = tuple(_step(b, len(rows) + (chunk is not None)) for b in blocks)
+    local = {v.name for v in kernel.local}
+    elements = {
+        s.block.buffer: width if chunk else product([a.extent for a in s.inner]) for s in steps if s.block.buffer in local
+    }
+    return _sized(kernel, rows, chunk, width, steps, blocks, elements)
+
+
+def _sized(kernel, rows, chunk, width, steps, blocks, elements: dict[str, Dim]) -> RowPlan:
+    """The plan from its steps; `elements` says how many of each local buffer a row (or chunk) needs."""
     loops = share_loops(steps, chunk)
     skipped = unstored(loops, set(elements))
     registers = tuple(n for n, e in elements.items() if e == 1 and not chunk and n not in skipped)
