@@ -5,14 +5,15 @@ leaves it and comes back.  Sizes count as values here, so no call moves above th
 What is grouped is what saves memory traffic, in phases (after TVM's post-dominator partitioning, Relax section 4.2):
 
 1. epilogue: a contraction takes the pointwise calls up to its post-dominator, if all run over its own axes (bias, gelu,
-   residual); 2. prologue: a contraction takes a call that only moves (or converts) elements for it, while its
+   residual), and where its rows are short for sure, also calls that make one value of each row, and read such (a norm, a
+   softmax); 2. prologue: a contraction takes a call that only moves (or converts) elements for it, while its
    accesses stay linear in the loops' indices; 3. rows: reductions and pointwise calls that share leading axes (softmax,
    layer normalisation) and read each other along them; pointwise calls over the same axes, with several results if
    need be; and any pointwise call whose single reader uses each element once, or that is very cheap; a contraction takes one
    whose value is light (`PROLOGUE`), as it is when 4-bit weights are decoded: it is evaluated as the operand is packed;
 4. siblings: reductions over the same rows of the same values, which then are read once.
 
-A group has one contraction at most, and a contraction's result never feeds a reduction inside its group.  It has at most
+A group has one contraction at most, and a contraction's result feeds reductions of its own rows only.  It has at most
 `LARGEST` calls and `grouping.MOST_BUFFERS` inputs and results; what would exceed these starts a group of its own.
 A copy in the same order (a reshape) is left alone: `lower_calls` makes it a view, which costs nothing.
 
@@ -43,18 +44,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from minirelax.ir.dim import symbol
 from minirelax.ir.graph import Atom, CallKernel, Dataflow, Function, Module, Var, fresh_names
 from minirelax.ir.infer import bound_sizes
 from minirelax.ir.loop import Kernel
 from minirelax.ir.types import substitute_type
 from minirelax.passes.base import BIND
+from minirelax.passes.contraction_rows import is_short_row, matrix_roles
 from minirelax.passes.group_functions import GroupFunctions
 from minirelax.passes.grouping import Groups
+from minirelax.passes.inline import moving
 from minirelax.passes.kernel_facts import Facts, changes_only_unit_axes, facts_of, is_affine_prologue
 from minirelax.passes.recompute import recompute
 from minirelax.passes.share_kernels import rename_block
 
 LARGEST = 256  # calls in a group: a bound on the size of one kernel's code
+# Norms behind products: the product is read while it is in the nearest caches, and never written.  But then threads share its
+# rows only, so a product of very few rows runs on one thread.
+ROW_EPILOGUE = True
 PROLOGUE = 16  # light operations for an element of a contraction's operand: next to nothing beside the products that it goes into
 
 
@@ -101,21 +108,49 @@ class _Fusion:
         self._join_siblings(calls)
 
     def _add_epilogue(self, anchor: int) -> None:
-        g, last = self.groups, anchor
+        g, last, short = self.groups, anchor, self._has_short_rows(anchor)
         while (end := g.post_dominator[last]) is not None:
             path = g.between(last, end)
             inside = {last, *path}
             fits = all(
-                g.facts[n] is not None
-                and g.facts[n].role == "pointwise"
-                and g.group[n].size == 1
-                and g.domain(n) == g.domain(anchor)
-                and all(g.read(p, n).identity for p in g.producers[n] if p in inside)
-                for n in path
+                self._is_pointwise_behind(n, anchor, inside) or (short and self._is_in_rows(n, anchor, inside)) for n in path
             )
             if not fits or g.group[anchor].size + len(path) > LARGEST or not g.merge([anchor, *path]):
                 return
             last = end
+
+    def _has_short_rows(self, anchor: int) -> bool:
+        """May a tile of this contraction have whole rows, so that values of rows can follow in it?"""
+        g = self.groups
+        block = next(b for b in g.facts[anchor].kernel.blocks if b.reduction is not None)
+        return ROW_EPILOGUE and matrix_roles(block) is not None and is_short_row(g.domain(anchor)[-1], block.value.dtype)
+
+    def _is_pointwise_behind(self, n: int, anchor: int, inside: set[int]) -> bool:
+        """Is this pointwise, over the contraction's own axes, where it reads what is inside the group at its own place?"""
+        g = self.groups
+        return (
+            self._is_alone(n, "pointwise")
+            and g.domain(n) == g.domain(anchor)
+            and all(g.read(p, n).identity for p in g.producers[n] if p in inside)
+        )
+
+    def _is_in_rows(self, n: int, anchor: int, inside: set[int]) -> bool:
+        """Does this make a value of each element, or of each row, and reads what is inside the group in its own row only?"""
+        g, domain = self.groups, self.groups.domain(anchor)
+        if not (self._is_alone(n, "pointwise") or self._is_alone(n, "rows")) or len(g.facts[n].kernel.blocks) > 1:
+            return False
+        block, rows = g.facts[n].kernel.blocks[0], len(domain) - 1
+        if g.domain(n) != domain[:rows] and (g.domain(n) != domain or block.over):
+            return False
+        own = tuple(symbol(a.name) for a in (*block.axes, *block.over))
+        places = {domain[:rows]: own[:rows]} | ({domain: own} if len(own) == rows + 1 else {})
+        made = {p: tuple(d for d in g.bindings[p].var.type.shape if d != 1) for p in g.producers[n] if p in inside}
+        return all(moving(at.indices) == places.get(made[p]) for p in made for _, at in g.read(p, n).places)
+
+    def _is_alone(self, n: int, role: str) -> bool:
+        """Is this a call of such a kernel, in no group with others yet?"""
+        facts = self.groups.facts[n]
+        return facts is not None and facts.role == role and self.groups.group[n].size == 1
 
     def _add_prologue(self, reader: int, anchor: int) -> None:
         g = self.groups

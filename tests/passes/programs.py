@@ -202,6 +202,27 @@ def main(cache: f32[p, 4], x: f32[s, 4], angle: f32[s, 4]) -> Tuple[f32[p + s, 4
 
 SMALL_SIZES = (dict(n=3, m=4), dict(n=1, m=1), dict(n=5, m=1), dict(n=0, m=3), dict(n=2, m=0))
 # name -> (text, sizes)
+# a dense layer with a residual and a norm, with weights that are bound
+DENSE_NORM = """
+def main(x: f32[b, s, 24], r: f32[b, s, 20], *, w: f32[24, 20], g: f32[20]) -> f32[b, s, 20]:
+    with dataflow():
+        v0: f32[b, s, 20] = matmul(x, w)
+        v1: f32[b, s, 20] = add(v0, g)
+        v2: f32[b, s, 20] = add(v1, r)
+        v3: f32[b, s, 1] = sum(v2, axes=(2,), keepdims=True)
+        v4: f32[b, s, 1] = divide(v3, 20.0)
+        v5: f32[b, s, 20] = subtract(v2, v4)
+        v6: f32[b, s, 20] = square(v5)
+        v7: f32[b, s, 1] = sum(v6, axes=(2,), keepdims=True)
+        v8: f32[b, s, 1] = divide(v7, 20.0)
+        v9: f32[b, s, 1] = add(v8, 1e-05)
+        v10: f32[b, s, 1] = sqrt(v9)
+        v11: f32[b, s, 20] = divide(v5, v10)
+        v12: f32[b, s, 20] = multiply(v11, g)
+        output(v12)
+    return v12
+"""
+
 PROGRAMS: dict[str, tuple[str, tuple[dict[str, int], ...]]] = {
     "softmax": (SOFTMAX, SMALL_SIZES[:4]),
     "column_softmax": (COLUMN_SOFTMAX, (*SMALL_SIZES[:3], SMALL_SIZES[4])),
@@ -215,5 +236,6 @@ PROGRAMS: dict[str, tuple[str, tuple[dict[str, int], ...]]] = {
     "aliases": (ALIASES, (dict(n=3), dict(n=1), dict(n=0))),
     "gated": (GATED, (dict(n=3), dict(n=1), dict(n=0))),
     "rotary": (ROTARY, (dict(p=3, s=2), dict(p=0, s=1), dict(p=2, s=0))),
+    "dense_norm": (DENSE_NORM, (dict(b=2, s=3), dict(b=1, s=1), dict(b=0, s=2), dict(b=2, s=0))),
     "gather_norm": (GATHER_NORM, (dict(n=3), dict(n=1), dict(n=0))),
 }

@@ -78,18 +78,6 @@ def test_equal_layers_share_kernels():
     assert calls(module) == ["matmul_tanh"] * 6 and len(module.kernels) == 1
 
 
-def test_a_contraction_does_not_feed_a_reduction():
-    module = fused("""
-def main(x: f32[n, 8], w: f32[8, 4]) -> f32[n]:
-    with dataflow():
-        v0: f32[n, 4] = matmul(x, w)
-        v1: f32[n, 4] = exp(v0)
-        v2: f32[n] = sum(v1, axes=(1,), keepdims=False)
-        output(v2)
-    return v2""")
-    assert calls(module) == ["matmul_exp", "sum"]
-
-
 def test_a_group_has_one_contraction():
     module = fused("""
 def main(x: f32[n, 8], w: f32[8, 8], u: f32[8, 8]) -> f32[n, 8]:

@@ -60,6 +60,14 @@ PROGRAMS = {
     "statistics": (lambda x: (np.mean(x), np.std(x), np.max(np.exp(x)), np.exp(x)), f32["n", "m"]),
     "attention": (attention, HEADS, HEADS, HEADS),
     "block": (block, f32["n", 24], f32[24, "m"], f32["m"], f32[24], f32[24]),
+    "norms behind products": (
+        lambda x, w, b, r, g: softmax(layer_norm(x @ w + b + r, g, b) @ w.T),
+        f32["n", 16],
+        f32[16, 40],
+        f32[40],
+        f32["n", 40],
+        f32[40],
+    ),
     "outer": (lambda x, y: np.exp(x)[:, None] / np.sqrt(y)[None, :], f32["n"], f32["m"]),
     "shared": (lambda x: (np.exp(x) + 1, np.exp(x) * 2, np.sum(np.exp(x), -1)), f32["n", "m"]),
 }
