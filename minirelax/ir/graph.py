@@ -269,13 +269,17 @@ class RunKernel(Expr):
 
 @dataclass(frozen=True)
 class RunLibrary(Expr):
-    """A library call in destination-passing style: writes `out`.  An effect: its binding has no variable."""
+    """A library call in destination-passing style: writes `out`.  An effect: its binding has no variable.
+
+    `work` is memory that the routine may use while it runs (after lift_workspaces), or empty.
+    """
 
     routine: str
     args: tuple[Atom, ...]
     out: tuple[Atom, ...]
     options: tuple[tuple[str, object], ...] = ()
     sizes: tuple[Dim, ...] = ()
+    work: tuple[Atom, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ outputs, which are there already; it returns nothing (or, as NumPy's functions d
 are C-contiguous; sizes are Python integers.  Where the caller does not know the size of an output (``f32[_]``), nobody can
 make room for it: then the routine is called as ``routine(*inputs, *sizes)`` and returns its outputs, an array or a tuple of
 arrays.  A routine must depend on nothing but its arguments, since equal calls are made once and unread ones never, and must
-keep none of them.
+keep none of them.  A routine that needs memory to work in can have it declared, and gets it between outputs and sizes: see
+`minirelax.ir.workspace`.
 
 What a routine can do wrong in Python is an error that names it, and never harms the program's memory: it gets array objects of
 its own, whose base is just their elements' memory, read-only for inputs, so it can neither resize them, nor reach what lies
@@ -23,6 +24,17 @@ True
 >>> call_into("add_into", [np.ones(3), np.arange(3.0)], [out], [3])
 >>> out
 array([1., 2., 3.])
+
+One that would overwrite what it reads is given a copy's memory, so that the copy is in the program's plan:
+
+>>> def median_into(x, out, work):
+...     np.copyto(work, x)
+...     out[...] = np.median(work, overwrite_input=True)
+>>> _ = register_library("median_into", median_into, workspace=lambda x, out: x)
+>>> out = np.empty(())
+>>> call_into("median_into", [np.array([5.0, 1.0, 2.0])], [out])
+>>> out
+array(2.)
 """
 from __future__ import annotations
 
@@ -36,6 +48,7 @@ from minirelax.ir.checked import is_checked
 from minirelax.ir.graph import Atom, Binding, CallLibrary, Module, RunLibrary, operand_names, tuple_operands
 from minirelax.ir.op import OPS, Op
 from minirelax.ir.types import NUMPY_DTYPES, Tensor, Tuple, Type, dtype_name
+from minirelax.ir.workspace import WORKSPACES, workspace_at
 
 ROUTINES: dict[str, Callable] = {}
 ZONE, PATTERN = 4096, 0xA5                              # bytes around a watched array: a page, and what they hold
@@ -43,11 +56,14 @@ ZONE, PATTERN = 4096, 0xA5                              # bytes around a watched
 Expected = tuple[str | None, tuple[int | None, ...] | None]        # of an output that is returned: dtype, sizes, as far as known
 
 
-def register_library(name: str, function: Callable) -> Callable:
+def register_library(name: str, function: Callable, workspace: Callable | None = None) -> Callable:
     """Make `function` known as the library routine `name`, and return it; see the module for how it is called.
 
-    Programs find a routine when they call it: registering another function under the name replaces it in all of them.  Raises
-    ArgumentError for a name that an op of the compiler has, and for what is not a function.
+    workspace: what memory it needs to work in, a function of the types of inputs and outputs and of the sizes, as the routine
+        gets them: ``lambda x, out: f64[x.shape[0]]``, or a number of bytes.  See `minirelax.ir.workspace`.
+
+    Programs find a routine when they call it: registering another function under the name replaces it in all of them, with its
+    workspace.  Raises ArgumentError for a name that an op of the compiler has, and for what is not a function.
     """
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"the name of a library routine is a string, not {name!r}", "register_library('my_solver', function)")
@@ -55,7 +71,13 @@ def register_library(name: str, function: Callable) -> Callable:
         raise ArgumentError(f"register_library({name!r}): not a function: {function!r}", "pass the function itself")
     if name in OPS:
         raise ArgumentError(f"register_library: {name} is an operation of the compiler", f"choose another name: 'my_{name}'")
+    if workspace is not None and not callable(workspace):
+        hint = "a function of the routine's arguments' types: workspace=lambda x, out: x"
+        raise ArgumentError(f"register_library({name!r}): workspace is not a function: {workspace!r}", hint)
     ROUTINES[name] = function
+    WORKSPACES.pop(name, None)
+    if workspace is not None:
+        WORKSPACES[name] = workspace
     return function
 
 
@@ -82,14 +104,15 @@ def makes_room(type_: Type) -> bool:
     return isinstance(type_, Tensor) and type_.dtype is not None and type_.shape is not None and None not in type_.shape
 
 
-def call_into(name: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], sizes: Sequence[int] = ()) -> None:
-    """Let a registered routine write `outputs`.
+def call_into(name: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], sizes: Sequence[int] = (),
+              work: np.ndarray | None = None) -> None:
+    """Let a registered routine write `outputs`; `work` is memory for its workspace, if it has one and the caller such memory.
 
     Raises LibraryError for whatever it raises, if it returns anything else than outputs, and if it changes the shape, the
-    strides or the dtype of one.
+    strides or the dtype of one or of its workspace.
     """
-    with _Handed(name, inputs, outputs) as handed:
-        found = _called(name, handed.inputs, handed.outputs, sizes)
+    with _Handed(name, inputs, outputs, workspace_at(name, inputs, outputs, sizes, work)) as handed:
+        found = _called(name, handed.inputs, [*handed.outputs, *handed.work], sizes)
         handed.check()
         returned = found if isinstance(found, tuple | list) else (found,)
         if found is not None and not all(any(r is o for o in handed.outputs) for r in returned):
@@ -123,15 +146,19 @@ def _called(name: str, inputs: list[np.ndarray], outputs: list[np.ndarray], size
 class _Handed:
     """The arrays that a routine gets in place of the program's, and what it may not have done to them."""
 
-    def __init__(self, name: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray] = ()):
-        self.name, self.given, self.targets = name, [_in_order(a) for a in inputs], outputs
+    def __init__(self, name: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray] = (),
+                 work: np.ndarray | None = None):
+        self.name, self.given = name, [_in_order(a) for a in inputs]
+        self.targets = [*outputs, *([] if work is None else [work])]  # what the routine may write to
+        self.labels = [f"output {i}" for i in range(len(outputs))] + ["workspace"] * (work is not None)
         self.zones: list[GuardZones] = []
         if is_checked():
-            self.zones = [GuardZones(a) for a in (*self.given, *outputs)]
-        memory = [z.array for z in self.zones] or [*self.given, *outputs]
+            self.zones = [GuardZones(a) for a in (*self.given, *self.targets)]
+        memory = [z.array for z in self.zones] or [*self.given, *self.targets]
         self.inputs = [_own(a, writable=False) for a in memory[: len(inputs)]]
-        self.outputs = [_own(a, writable=True) for a in memory[len(inputs) :]]
-        self.layouts = [(a.shape, a.dtype, a.strides) for a in self.outputs]
+        own = [_own(a, writable=True) for a in memory[len(inputs) :]]
+        self.outputs, self.work = own[: len(outputs)], own[len(outputs) :]
+        self.layouts = [(a.shape, a.dtype, a.strides) for a in own]
 
     def __enter__(self) -> _Handed:
         return self
@@ -144,13 +171,14 @@ class _Handed:
 
     def check(self) -> None:
         """Raises LibraryError for an output that is another array now, a damaged zone, or an input that was written to."""
-        for i, (found, layout) in enumerate(zip(self.outputs, self.layouts, strict=True)):
+        written = zip(self.labels, self.targets, (*self.outputs, *self.work), self.layouts, strict=True)
+        for label, target, found, layout in written:
             if (found.shape, found.dtype, found.strides) != layout:
                 now = f"strides {found.strides}" if (found.shape, found.dtype) == layout[:2] else _kind(found)
-                what = f"the library routine {self.name} made {now} of its output {i}, which is {_kind(self.targets[i])}"
+                what = f"the library routine {self.name} made {now} of its {label}, which is {_kind(target)}"
                 raise LibraryError(what, "it is to write the elements of the array that it is given", self.name)
         for i, zone in enumerate(self.zones):
-            which = f"input {i}" if i < len(self.inputs) else f"output {i - len(self.inputs)}"
+            which = f"input {i}" if i < len(self.inputs) else self.labels[i - len(self.inputs)]
             if side := zone.damaged():
                 what = f"the library routine {self.name} wrote {side} {which}, which is {_kind(zone.array)}"
                 raise LibraryError(what, "sizes and strides that it assumes are not those of the array", self.name)

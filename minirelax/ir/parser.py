@@ -307,18 +307,22 @@ class FunctionParser:
         if not node.args:
             raise self.error(node, "a kernel's name is missing", "run_kernel(kernel, x, out=(y,), sizes=(n,))")
         inputs, out = self._with_out(node, node.args[1:])
-        work = next((self._atoms(self.reader.items(k.value)) for k in node.keywords if k.arg == "work"), ())
-        return RunKernel(self.reader.name(node.args[0], "a kernel"), inputs, out, self._sizes(node, ("out", "work")), work)
+        name, sizes = self.reader.name(node.args[0], "a kernel"), self._sizes(node, ("out", "work"))
+        return RunKernel(name, inputs, out, sizes, self._work(node))
+
+    def _work(self, node: ast.Call) -> tuple[Atom, ...]:
+        return next((self._atoms(self.reader.items(k.value)) for k in node.keywords if k.arg == "work"), ())
 
     def _run_library(self, node: ast.Call) -> RunLibrary:
         if not node.args:
             raise self.error(node, "a routine's name is missing", 'run_library("sort", x, out=(y,))')
         inputs, out = self._with_out(node, node.args[1:])
-        return RunLibrary(self.reader.string(node.args[0], "a routine"), inputs, out, *self._options_and_sizes(node))
+        name = self.reader.string(node.args[0], "a routine")
+        return RunLibrary(name, inputs, out, *self._options_and_sizes(node, ("out", "work")), self._work(node))
 
-    def _options_and_sizes(self, node: ast.Call) -> tuple[tuple, tuple]:
-        """What follows the operands of a library call: an op's attributes, a routine's sizes."""
-        options = self._options([k for k in node.keywords if k.arg not in ("out", "sizes")])
+    def _options_and_sizes(self, node: ast.Call, others: tuple[str, ...] = ()) -> tuple[tuple, tuple]:
+        """What follows the operands of a library call: an op's attributes, a routine's sizes; `others` are keywords besides."""
+        options = self._options([k for k in node.keywords if k.arg not in ("sizes", *others)])
         return options, self._sizes(node, tuple(k.arg for k in node.keywords))
 
     def _match_shape(self, node: ast.Call) -> MatchShape:

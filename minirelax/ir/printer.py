@@ -129,13 +129,12 @@ def print_expr(expr: Expr) -> str:
             return call("call_kernel", [name, *atoms, *_sizes(sizes)])
         case CallLibrary(routine=name, options=options, sizes=sizes):
             return call("call_library", [quoted(name), *atoms, *_keywords(options), *_sizes(sizes)])
-        case RunKernel(kernel=name, args=args, out=out, sizes=sizes, work=work):
-            written, rest = print_tuple(atoms[len(args):len(args) + len(out)]), atoms[len(args) + len(out):]
-            return call("run_kernel", [name, *atoms[:len(args)], f"out={written}", *_sizes(sizes),
-                                       *([f"work={print_tuple(rest)}"] if work else [])])
-        case RunLibrary(routine=name, args=args, options=options, sizes=sizes):
-            inputs, out = atoms[:len(args)], print_tuple(atoms[len(args):])
-            return call("run_library", [quoted(name), *inputs, f"out={out}", *_keywords(options), *_sizes(sizes)])
+        case RunKernel(kernel=name, args=args, out=out, sizes=sizes):
+            written, work = _written(atoms, len(args), len(out)), _work(atoms[len(args) + len(out):])
+            return call("run_kernel", [name, *written, *_sizes(sizes), *work])
+        case RunLibrary(routine=name, args=args, out=out, options=options, sizes=sizes):
+            written, work = _written(atoms, len(args), len(out)), _work(atoms[len(args) + len(out):])
+            return call("run_library", [quoted(name), *written, *_keywords(options), *_sizes(sizes), *work])
         case AllocStorage():
             return "alloc_storage()"
         case AllocTensor(offset=offset):
@@ -234,6 +233,15 @@ def _op_operands(op: Op, atoms: list[str]) -> list[str]:
         field = getattr(op, name)
         grouped.append(print_tuple([next(rest) for _ in field]) if isinstance(field, tuple) else next(rest))
     return grouped
+
+
+def _written(atoms: list[str], inputs: int, outputs: int) -> list[str]:
+    """The inputs of a statement, and ``out=``: what it writes."""
+    return [*atoms[:inputs], f"out={print_tuple(atoms[inputs:inputs + outputs])}"]
+
+
+def _work(work: list[str]) -> list[str]:
+    return [f"work={print_tuple(work)}"] if work else []
 
 
 def _sizes(sizes: tuple[Dim, ...]) -> list[str]:

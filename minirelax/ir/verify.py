@@ -21,6 +21,7 @@ minirelax.errors.VerifyError: v0 is declared f32[k], but its value has type f32[
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 from minirelax.errors import CompileError, VerifyError
 from minirelax.ir.dim import Dim, less_equal, product
@@ -237,7 +238,7 @@ class _Verifier:
 
     def _check_written(self, value: Expr) -> None:
         """No output is written twice, or read by the statement that writes it."""
-        written = [v.name for v in (*getattr(value, "out", ()), *getattr(value, "spare", ())) if isinstance(v, Var)]
+        written = [v.name for part in ("out", "spare", "work") for v in getattr(value, part, ()) if isinstance(v, Var)]
         others = [a.name for a in value.operands() if isinstance(a, Var)]
         for name in written:
             if written.count(name) > 1:
@@ -248,7 +249,8 @@ class _Verifier:
     def _check_effect(self, value: Expr) -> None:
         match value:
             case RunKernel(kernel=name, args=args, out=out, sizes=sizes, work=work):
-                self._check_workspace(work)
+                self._check_workspace(work, lambda t: t.dtype == "u8" and len(t.shape) == 2 and isinstance(t.shape[0], int),
+                                      "a workspace has one row of bytes per thread: u8[2, 4096]")
                 kernel = self.module._by_name.get(name)
                 if not isinstance(kernel, Kernel):
                     self.fail(f"there is no kernel {name}")
@@ -264,7 +266,8 @@ class _Verifier:
                 made = self._inferred(lambda: infer_binding(Scan(body, args, init, xs, length), self.module))
                 self._check_outputs(made, out)
                 self._check_outputs(Tuple(made.items[:len(init)]), spare)
-            case RunLibrary(out=out):
+            case RunLibrary(out=out, work=work):
+                self._check_workspace(work, lambda t: not library_op(value), "a registered routine has one at most: work=(v0,)")
                 if op := library_op(value):
                     self._check_outputs(self._inferred(lambda: infer_op(op)), out)
             case MatchShape(value=v, pattern=pattern):
@@ -272,13 +275,15 @@ class _Verifier:
                 if rank is not None and rank != len(pattern):
                     self.fail(f"a value of type {v.type} is matched with {len(pattern)} sizes")
 
-    def _check_workspace(self, work: tuple[Atom, ...]) -> None:
-        """At most one: as many rows of bytes as there are threads."""
+    def _check_workspace(self, work: tuple[Atom, ...], fits: Callable[[Tensor], bool], hint: str) -> None:
+        """At most one, a tensor of known dtype and sizes that `fits`."""
         match work:
-            case () | (Var(type=Tensor(dtype="u8", shape=(int(), _))),):
+            case ():
+                return
+            case (Var(type=Tensor(dtype=str(), shape=tuple(shape)) as type_),) if None not in shape and fits(type_):
                 return
         shown = ", ".join(f"{a}: {a.type}" for a in work)
-        self.fail(f"({shown}) is no workspace", "a workspace has one row of bytes per thread: u8[2, 4096]")
+        self.fail(f"({shown}) is no workspace", hint)
 
     def _check_outputs(self, made: Type, out: tuple[Atom, ...]) -> None:
         if getattr(made, "items", (made,)) != tuple(o.type for o in out):

@@ -19,5 +19,6 @@ from minirelax.libraries.systems import linalg
 
 # found without being registered, so that a saved program needs no more than this package
 ROUTINES = {**products.ROUTINES, **systems.ROUTINES, **order.ROUTINES}
+WORKSPACES = order.WORKSPACES
 
-__all__ = ["ROUTINES", "blas", "linalg", "sort"]
+__all__ = ["ROUTINES", "WORKSPACES", "blas", "linalg", "sort"]

@@ -64,8 +64,8 @@ def sort(priority: float = 0) -> tuple[LibraryRule, ...]:
 # ---- the routines
 
 
-def sort_part(x, out, axis, low, is_reversed):
-    """``sort(x, axis)`` from place `low` on along the axis, as much of it as `out` holds.
+def sort_part(x, out, work, axis, low, is_reversed):
+    """``sort(x, axis)`` from place `low` on along the axis, as much of it as `out` holds; `work` has room for a copy of `x`.
 
     The greatest alone is the maximum, as both are NaN if there is one; the least alone is the least that is not NaN (`fmin`).
     """
@@ -77,13 +77,14 @@ def sort_part(x, out, axis, low, is_reversed):
         np.maximum.reduce(x, axis, out=out, keepdims=True)
     elif k == 1 and low == 0:
         np.fmin.reduce(x, axis, out=out, keepdims=True)
-    elif 2 * k > n:
-        out[...] = np.sort(x, axis)[part]
     else:
-        out[...] = np.partition(x, [low, low + k - 1], axis)[part]
-        out.sort(axis)
-    if is_reversed:
-        out[...] = np.flip(out, axis).copy()
+        np.copyto(work, x)
+        if 2 * k > n:
+            work.sort(axis)
+        else:
+            work.partition([low, low + k - 1], axis)
+            work[part].sort(axis)
+        out[...] = np.flip(work[part], axis) if is_reversed else work[part]
 
 
 def argsort_part(x, out, axis, low, is_reversed):
@@ -112,6 +113,7 @@ def sort_values(x, out, axis):
 
 
 ROUTINES = {"sort_part": sort_part, "argsort_part": argsort_part, "sort_values": sort_values}
+WORKSPACES = {"sort_part": lambda x, out, axis, low, is_reversed: x}
 
 
 def _first(lines: np.ndarray, count: int) -> np.ndarray:

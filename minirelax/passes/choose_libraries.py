@@ -107,15 +107,18 @@ class LibraryRule:
         object.__setattr__(self, "compiled", Pattern.of(self.name, self.pattern))
 
 
-def library_rule(pattern: Callable | tuple[Callable, ...], **options: object) -> Callable[[Callable], LibraryRule]:
+def library_rule(
+    pattern: Callable | tuple[Callable, ...], workspace: Callable | None = None, **options: object
+) -> Callable[[Callable], LibraryRule]:
     """Decorator: registers the decorated function as a routine under its name, and makes the rule that uses it.
 
-    `options` are `check`, `priority`, `arguments`, `sizes`, `when` and `cost` of LibraryRule.
+    `workspace` is that of `register_library`; `options` are `check`, `priority`, `arguments`, `sizes`, `when` and `cost` of
+    LibraryRule.
     """
 
     def decorate(function: Callable) -> LibraryRule:
         rule = LibraryRule(function.__name__, pattern, **options)
-        register_library(rule.routine, function)
+        register_library(rule.routine, function, workspace)
         return rule
 
     return decorate

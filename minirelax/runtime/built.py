@@ -47,7 +47,8 @@ class Library:
     """Call a library routine on arrays, into `out` or for fresh values; `sizes` are slots of further, integer arguments.
 
     `expected` has the dtype and the slots of the sizes of each fresh value, None where they are not known before; `result` is
-    the name of the (first) value in the module, by which the user's line is found.
+    the name of the (first) value in the module, by which the user's line is found; `work` is the routine's workspace, if it has
+    one.
     """
 
     routine: str
@@ -58,6 +59,7 @@ class Library:
     sizes: tuple[int, ...] = ()
     expected: tuple[tuple[str | None, tuple[int | None, ...] | None], ...] = ()
     result: str = ""
+    work: Placed | None = None
 
 
 @dataclass(frozen=True)

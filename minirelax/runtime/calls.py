@@ -308,7 +308,7 @@ class _Call:
         else:
             results = ()
             with self._named_line(action):
-                call_into(action.routine, inputs, out, sizes)
+                call_into(action.routine, inputs, out, sizes, self._memory(action.work) if action.work else None)
         for (index, slot), result in zip(action.values, results, strict=False):
             self._keep(index, slot, result)
 

@@ -2,20 +2,25 @@
 
 An entry holds the built program and what prepares its weights, pickled.  It lies in the object-code cache under the same
 rules (written by this user only, verified before use), so it is trusted exactly as much as the machine code there.  The key
-is the traced module's text, the options, for how many threads memory is planned, and every source file of this package: whoever
-edits a pass gets a new program.
+is the traced module's text, the options, for how many threads memory is planned, what workspaces its library routines have, and
+every source file of this package: whoever edits a pass gets a new program.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pickle
 from dataclasses import replace
 
-from minirelax.errors import PACKAGE
+from minirelax.errors import PACKAGE, LibraryError
 from minirelax.ir.checked import kernels_are_checked
-from minirelax.ir.graph import Module
+from minirelax.ir.graph import CallLibrary, Module
+from minirelax.ir.library import makes_room
+from minirelax.ir.op import OPS
+from minirelax.ir.types import Tuple
+from minirelax.ir.workspace import workspace_type
 from minirelax.passes.options import Options
 from minirelax.runtime import object_cache, pool
 from minirelax.runtime.executable import Executable, preparation
@@ -23,7 +28,8 @@ from minirelax.runtime.executable import Executable, preparation
 
 def key_text(module: Module, options: Options) -> str:
     """What decides the program that a traced module becomes."""
-    return f"program{' with checks' * kernels_are_checked()}\n{options.key} {pool.most_threads()}\n{_package()}\n{module}"
+    machine = f"{options.key} {pool.most_threads()}"
+    return f"program{' with checks' * kernels_are_checked()}\n{machine}\n{_workspaces(module)}{_package()}\n{module}"
 
 
 def compiled(module: Module, options: Options) -> Executable:
@@ -66,6 +72,19 @@ def store(key: str, executable: Executable) -> None:
     """Keep an executable under a key."""
     built = replace(executable.built, codes=())
     object_cache.write(key, pickle.dumps((built, preparation(executable.module)), protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def _workspaces(module: Module) -> str:
+    """A line for each routine that has a workspace; one that cannot say what it needs fails when the program is compiled."""
+    lines = {}
+    for b in (b for f in module.functions for b in f.bindings):
+        if isinstance(b.value, CallLibrary) and b.value.routine not in OPS and makes_room(b.var.type):
+            outputs = b.var.type.items if isinstance(b.var.type, Tuple) else (b.var.type,)
+            with contextlib.suppress(LibraryError):
+                call = b.value
+                if needed := workspace_type(call.routine, [a.type for a in call.args], outputs, call.sizes):
+                    lines[f"{b.var.name}: {call.routine} works in {needed}\n"] = None
+    return "".join(lines)
 
 
 @functools.cache

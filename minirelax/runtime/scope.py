@@ -427,8 +427,9 @@ class Scope:
         call = b.value
         sizes = tuple(map(self.size, call.sizes))
         if isinstance(call, RunLibrary):
-            out = tuple(map(self.placed, call.out))
-            self.table.action(Library(call.routine, self.sources(call.args), out, (), call.options, sizes, (), result_name(b)))
+            out, work = tuple(map(self.placed, call.out)), self.placed(call.work[0]) if call.work else None
+            made = Library(call.routine, self.sources(call.args), out, (), call.options, sizes, (), result_name(b), work)
+            self.table.action(made)
         else:
             expected = tuple(map(self._expected, self.flat(b.var)))
             made = Library(call.routine, self.sources(call.args), (), (), call.options, sizes, expected, result_name(b))

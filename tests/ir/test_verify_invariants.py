@@ -162,6 +162,23 @@ BROKEN = {
         main("v0: f32[n] = alloc_tensor()", "run_kernel(double, x, out=(v0,), sizes=(n,), work=(x,))"),
         "(x: f32[n]) is no workspace\n  at main: run_kernel(double, x, out=(v0,), sizes=(n,), work=(x,))\n"
         "  hint: a workspace has one row of bytes per thread: u8[2, 4096]"),
+    "a routine's workspace": (
+        main("v0: f32[n] = alloc_tensor()", 'run_library("smooth", x, out=(v0,), work=(x, x))'),
+        '(x: f32[n], x: f32[n]) is no workspace\n  at main: run_library("smooth", x, out=(v0,), work=(x, x))\n'
+        "  hint: a registered routine has one at most: work=(v0,)"),
+    "an op's workspace": (
+        main("v0: f32[n] = alloc_tensor()", "v1: f32[n] = alloc_tensor()",
+             'run_library("sort", x, out=(v0,), axis=0, work=(v1,))'),
+        '(v1: f32[n]) is no workspace\n  at main: run_library("sort", x, out=(v0,), axis=0, work=(v1,))\n'
+        "  hint: a registered routine has one at most: work=(v0,)"),
+    "a workspace that is read": (
+        main("v0: f32[n] = alloc_tensor()", 'run_library("smooth", x, out=(v0,), work=(x,))'),
+        'x is read by the statement that writes it\n  at main: run_library("smooth", x, out=(v0,), work=(x,))\n'
+        "  hint: allocate another tensor for the output"),
+    "a workspace that is an output": (
+        main("v0: f32[n] = alloc_tensor()", 'run_library("smooth", x, out=(v0,), work=(v0,))'),
+        'v0 is written twice by one statement\n  at main: run_library("smooth", x, out=(v0,), work=(v0,))\n'
+        "  hint: give each output memory of its own"),
     "offset": (
         main("v0: Storage[64*n] = alloc_storage()", "v1: f32[n] = alloc_tensor(v0, offset=4)"),
         "a tensor cannot start at byte 4\n  at main: v1: f32[n] = alloc_tensor(v0, offset=4)\n"
