@@ -15,6 +15,7 @@ What is grouped is what saves memory traffic, in phases (after TVM's post-domina
 
 A group has one contraction at most, and a contraction's result feeds reductions of its own rows only.  It has at most
 `LARGEST` calls and `grouping.MOST_BUFFERS` inputs and results; what would exceed these starts a group of its own.
+A kernel with several outputs, a user's say, is grouped by its loops and its rows, with what is taken from its tuple.
 A copy in the same order (a reshape) is left alone: `lower_calls` makes it a view, which costs nothing.
 
 >>> from minirelax.ir.parser import parse

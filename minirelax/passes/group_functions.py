@@ -61,7 +61,7 @@ class GroupFunctions:
             )
         for at, members in enumerate(order):
             bindings = [block.bindings[n] for n in members]
-            if len(members) == 1:
+            if len(members) == 1 or _is_one_call(bindings):
                 out += bindings
             else:
                 out += self._call(bindings, [b.var for b in bindings if read_last.get(b.var, 0) > at], names)
@@ -70,7 +70,7 @@ class GroupFunctions:
     def _call(self, bindings: list[Binding], results: list[Var], names: Iterator[str]) -> list[Binding]:
         function = self._function(bindings, results)
         args = read_from_outside(bindings)
-        source, out = joined(map(named_source, bindings)), []
+        source, out = joined(named_source(b) for b in bindings if not isinstance(b.value, TupleItem)), []
         if len(function.params) > len(args):
             shape = Var(next(names), function.params[-1].type)
             out.append(Binding(shape, MakeShape(shape.type.values), source))
@@ -84,7 +84,7 @@ class GroupFunctions:
 
     def name(self, bindings: list[Binding]) -> str:
         """What a new function is called: what its kernels do."""
-        return "_".join(_mentioned([b.value.kernel for b in bindings]))
+        return "_".join(_mentioned([b.value.kernel for b in bindings if isinstance(b.value, CallKernel)]))
 
     def _function(self, bindings: list[Binding], results: list[Var]) -> Function:
         params = read_from_outside(bindings)
@@ -117,6 +117,12 @@ def read_from_outside(bindings: Iterable[Binding]) -> tuple[Var, ...]:
     """The values that these bindings read and do not make, each once."""
     made = {b.var for b in bindings}
     return tuple(dict.fromkeys(a for b in bindings for a in b.value.operands() if isinstance(a, Var) and a not in made))
+
+
+def _is_one_call(bindings: list[Binding]) -> bool:
+    """Is this one kernel, whose outputs are taken from its tuple?"""
+    call, *items = bindings
+    return isinstance(call.value, CallKernel) and all(isinstance(b.value, TupleItem) and b.value.value == call.var for b in items)
 
 
 def _what(value: Expr) -> tuple:

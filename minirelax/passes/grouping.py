@@ -1,6 +1,8 @@
 """The dependences of one dataflow block, and a partition of its bindings into convex groups.
 
-Bindings are known by their number.  A dependence is a value read, or a size that a `match_cast` of the block binds.
+Bindings are known by their number.  A dependence is a value read, or a size that a `match_cast` of the block binds.  A call of a
+kernel with several outputs counts with the items that are taken from its tuple as one binding, which makes several values: they
+are where the call is, and no reader tells them apart.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from minirelax.ir.dim import Dim, DimExpr, names, substitute
-from minirelax.ir.graph import Atom, Binding, CallKernel, Dataflow, MatchCast, Var
-from minirelax.ir.types import Tensor, symbols
+from minirelax.ir.graph import Atom, Binding, CallKernel, Dataflow, MatchCast, TupleItem, Var
+from minirelax.ir.types import Tensor, Tuple, symbols
 from minirelax.passes.inline import CHEAP
 from minirelax.passes.kernel_facts import Facts, Read
 
@@ -19,18 +21,18 @@ MOST_BUFFERS = 32  # of one kernel: with more, its loops walk along more arrays 
 
 @dataclass
 class Group:
-    """Bindings that belong together, in program order, and what they have in common (see `kernel_facts.Facts`)."""
+    """Bindings that belong together, in program order, and what they have in common (see `kernel_facts.Facts`).
+
+    `size` is how many values they make: one for each, but for calls with several outputs.
+    """
 
     members: list[int]
     role: str
     domain: tuple[Dim, ...] = ()
     rows: tuple[Dim, ...] = ()
     cost: int = 0
+    size: int = 1
     done: bool = field(default=False)
-
-    @property
-    def size(self) -> int:
-        return len(self.members)
 
     @property
     def first(self) -> int:
@@ -50,26 +52,34 @@ class Groups:
     """Who reads whom, and who is grouped with whom; at first every binding is alone."""
 
     def __init__(self, block: Dataflow, facts: dict[str, Facts], bound: set[str]):
-        self.bindings = block.bindings
-        self.number = {b.var: n for n, b in enumerate(block.bindings)}
-        self.facts = [facts[b.value.kernel] if _is_groupable(b) else None for b in block.bindings]
+        items = _items(block)
+        taken = {b.var for found in items.values() for b in found}
+        self.bindings = tuple(b for b in block.bindings if b.var not in taken)
+        self.values = [tuple(i.var for i in items.get(b.var, ())) or (b.var,) for b in self.bindings]
+        self.number = {v: n for n, b in enumerate(self.bindings) for v in (b.var, *self.values[n])}
+        self.facts = [facts[b.value.kernel] if _is_groupable(b) or b.var in items else None for b in self.bindings]
         self.producers, self.needs = self._dependences(bound)
-        self.users: list[set[int]] = [set() for _ in block.bindings]
+        self.users: list[set[int]] = [set() for _ in self.bindings]
         for n, needed in enumerate(self.needs):
             for p in needed:
                 self.users[p].add(n)
+        self.outputs = set(block.outputs)
         for v in block.outputs:
-            self.users[self.number[v]].add(len(block.bindings))  # the outside, which comes last
-        self.group = [self._alone(n) for n in range(len(block.bindings))]
+            self.users[self.number[v]].add(len(self.bindings))  # the outside, which comes last
+        self.group = [self._alone(n) for n in range(len(self.bindings))]
         self.post_dominator = self._post_dominators()
+        places = {b.var: at for at, b in enumerate(block.bindings)}
+        self.places = [[places[v] for v in dict.fromkeys((b.var, *self.values[n]))] for n, b in enumerate(self.bindings)]
 
     def domain(self, n: int) -> tuple[Dim, ...]:
         """The extents of the loops that write this binding's value."""
         return self.group[n].domain
 
     def read(self, producer: int, reader: int) -> Read:
-        """How the kernel of one binding reads the value of another."""
-        return self.read_of(self.bindings[producer].var, reader)
+        """How the kernel of one binding reads the value of another, or those of its values that it does read."""
+        args = self.bindings[reader].value.args
+        found = [self.read_of(v, reader) for v in self.values[producer] if v in args]
+        return found[0] if len(found) == 1 else together(found)
 
     def read_of(self, value: Atom, reader: int) -> Read:
         """How the kernel of a binding reads a value."""
@@ -110,18 +120,18 @@ class Groups:
         role = max((g.role for g in groups), key=("pointwise", "rows", "contraction", "assembly").index)
         lead = next(g for g in groups if g.role == role)
         domain = lead.domain if role == "contraction" else groups[-1].domain
-        merged = Group(sorted(inside), role, domain, lead.rows, sum(g.cost for g in groups))
+        merged = Group(sorted(inside), role, domain, lead.rows, sum(g.cost for g in groups), sum(g.size for g in groups))
         for n in inside:
             self.group[n] = merged
         return True
 
     def in_order(self) -> list[list[int]]:
-        """The groups' members, each group after all that it needs, otherwise as the program has them."""
+        """The groups' bindings, by their places in the block, each group after all that it needs, otherwise as they were."""
         order: list[list[int]] = []
         for n in range(len(self.bindings)):
             if n == self.group[n].last:
                 self._place(self.group[n], order)
-        return order
+        return [[at for n in members for at in self.places[n]] for members in order]
 
     def _place(self, group: Group, order: list[list[int]]) -> None:
         stack = [(group, False)]
@@ -162,7 +172,7 @@ class Groups:
         def here(dims):
             return tuple(substitute(d, sizes) for d in dims) if sizes else dims
 
-        return Group([n], facts.role, here(facts.domain), here(facts.rows), facts.cost)
+        return Group([n], facts.role, here(facts.domain), here(facts.rows), facts.cost, len(facts.kernel.outputs))
 
     def _post_dominators(self) -> list[int | None]:
         """The nearest binding that every path from each binding passes; None if that is the outside."""
@@ -181,9 +191,12 @@ class Groups:
 
     def _buffers(self, inside: set[int]) -> int:
         """How many inputs and outputs a kernel of these bindings has."""
-        made = {self.bindings[n].var for n in inside}
+        made = {v for n in inside for v in self.values[n]}
         read = {a for n in inside for a in self.bindings[n].value.operands()} - made
-        return len(read) + sum(not self.users[n] <= inside for n in inside)
+        leaving = set(self.outputs & made)
+        for user in {u for n in inside for u in self.users[n]} - inside - {len(self.bindings)}:
+            leaving.update(made.intersection(self.bindings[user].value.operands()))
+        return len(read) + len(leaving)
 
     def _leaves_and_returns(self, inside: set[int]) -> bool:
         """Is there a path from the groups in `inside`, through another group, back into them?"""
@@ -202,8 +215,28 @@ class Groups:
         return False
 
 
+def together(reads: Iterable[Read]) -> Read:
+    """Several reads of one kernel as one: it has what all of them have."""
+    reads = tuple(reads)
+    places = tuple(p for r in reads for p in r.places)
+    return Read(all(r.identity for r in reads), min(r.aligned for r in reads), False, places)
+
+
 def _is_groupable(binding: Binding) -> bool:
     return isinstance(binding.value, CallKernel) and isinstance(binding.var.type, Tensor)
+
+
+def _items(block: Dataflow) -> dict[Var, list[Binding]]:
+    """The calls of kernels with several outputs, with what is taken from their tuples: each output once at most, and no more."""
+    found = {b.var: [] for b in block.bindings if isinstance(b.value, CallKernel) and isinstance(b.var.type, Tuple)}
+    whole = set(block.outputs)
+    for b in block.bindings:
+        if isinstance(b.value, TupleItem) and b.value.value in found:
+            found[b.value.value].append(b)
+        else:
+            whole.update(b.value.operands())
+    once = {v for v, items in found.items() if items and len({b.value.index for b in items}) == len(items)}
+    return {v: items for v, items in found.items() if v in once - whole}
 
 
 def names_inside(attribute: object) -> Iterable[str]:

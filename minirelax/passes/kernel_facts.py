@@ -37,9 +37,9 @@ class Read:
 class Facts:
     """A kernel as a candidate for a group.
 
-    `role`: pointwise (one block, no reduction), rows (all blocks share leading axes of the extents `rows`, a reduction's
-    axes being just those), contraction (one, then pointwise blocks over the same axes), assembly (blocks that each write a
-    part of the output, as in a concatenation), or opaque.
+    `role`: pointwise (one block, no reduction; one for each of several outputs, over the same axes), rows (all blocks share
+    leading axes of the extents `rows`, a reduction's axes being just those), contraction (one, then pointwise blocks over the
+    same axes), assembly (blocks that each write a part of the output, as in a concatenation), or opaque.
     """
 
     kernel: Kernel
@@ -107,8 +107,8 @@ def is_affine_prologue(consumer: Facts, place: tuple[int, Load], producer: Block
 
 def _role(kernel: Kernel) -> tuple[str, tuple[Dim, ...]]:
     pattern = kernel.pattern or pattern_of(kernel)
-    last = kernel.blocks[-1]
-    if len(kernel.outputs) != 1 or last.buffer != kernel.outputs[0].name:
+    last, several = kernel.blocks[-1], len(kernel.outputs) > 1
+    if last.buffer not in {v.name for v in kernel.outputs} or several and pattern in ("opaque", "contraction"):
         return "opaque", ()
     reductions = [b for b in kernel.blocks if b.reduction is not None]
     if pattern == "opaque":
@@ -117,14 +117,16 @@ def _role(kernel: Kernel) -> tuple[str, tuple[Dim, ...]]:
         fits = len(reductions) == 1 and all(_extents(b) == _extents(last) for b in kernel.blocks)
         return ("contraction" if fits and _local_reads_aligned(kernel, len(last.axes)) else "opaque"), ()
     if not reductions:
-        return ("pointwise" if len(kernel.blocks) == 1 else "opaque"), ()
+        alike = several and all(_extents(b) == _extents(last) for b in kernel.blocks)
+        fits = len(kernel.blocks) == 1 or alike and _local_reads_aligned(kernel, len(last.axes))
+        return ("pointwise" if fits else "opaque"), ()
     rows = _extents(reductions[0])
     fits = all(_extents(b) == rows for b in reductions) and all(_extents(b)[: len(rows)] == rows for b in kernel.blocks)
     return ("rows", rows) if fits and _local_reads_aligned(kernel, len(rows)) else ("opaque", ())
 
 
 def _local_reads_aligned(kernel: Kernel, count: int) -> bool:
-    local = {v.name for v in kernel.local}
+    local = {v.name for v in (*kernel.local, *kernel.outputs)}
     return all(_aligned(b, s, kernel.buffers[s.buffer]) >= count for b in kernel.blocks for s in b.loads if s.buffer in local)
 
 
