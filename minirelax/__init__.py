@@ -13,7 +13,26 @@ from minirelax import errors
 from minirelax.frontend.casts import match_cast
 from minirelax.frontend.control import cond, fori_loop, scan, while_loop
 from minirelax.frontend.shapes import tensor_to_shape
-from minirelax.ir.types import Callable, Object, Shape, Tensor, Tuple, bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from minirelax.ir.types import (
+    Callable,
+    Object,
+    Shape,
+    Tensor,
+    Tuple,
+    bool_,
+    c64,
+    c128,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from minirelax.jit import JitFunction, jit, trace
 
 __version__ = "0.1.0"
@@ -46,7 +65,7 @@ def __getattr__(name: str):
 
 
 __all__ = [
-    "Callable", "JitFunction", "Object", "Shape", "Tensor", "Tuple", "bool_", "cond", "errors", "f32", "f64", "fori_loop",
-    "i8", "i16", "i32", "i64", "jit", "match_cast", "scan", "tensor_to_shape", "trace", "u8", "u16", "u32", "u64",
+    "Callable", "JitFunction", "Object", "Shape", "Tensor", "Tuple", "bool_", "c64", "c128", "cond", "errors", "f32", "f64",
+    "fori_loop", "i8", "i16", "i32", "i64", "jit", "match_cast", "scan", "tensor_to_shape", "trace", "u8", "u16", "u32", "u64",
     "while_loop", *sorted(_LATER),
 ]

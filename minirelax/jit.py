@@ -111,11 +111,11 @@ class JitFunction:
     """A function that is compiled at its first call, and again only when a call does not fit what was assumed.
 
     Called like the function itself, with the same arguments: arrays of any shape and layout with elements of type bool, int8 to
-    int64, uint8 to uint64, float32 or float64; Python numbers and NumPy scalars; nested lists, tuples, dicts, named tuples and
-    dataclasses of those; strings, types, functions, slices and None are taken as they are.  It returns what the function
-    returns, with NumPy arrays (C-contiguous, sharing no memory with arguments or each other), NumPy scalars where NumPy has
-    them, and Python numbers for sizes and for arithmetic on Python numbers.  Arguments that the function writes to are written
-    to, and returned as they are where it returns them; no others are.
+    int64, uint8 to uint64, float32, float64, complex64 or complex128; Python numbers and NumPy scalars; nested lists, tuples,
+    dicts, named tuples and dataclasses of those; strings, types, functions, slices and None are taken as they are.  It returns
+    what the function returns, with NumPy arrays (C-contiguous, sharing no memory with arguments or each other), NumPy scalars
+    where NumPy has them, and Python numbers for sizes and for arithmetic on Python numbers.  Arguments that the function writes
+    to are written to, and returned as they are where it returns them; no others are.
 
     A call raises `ArgumentError`, `ShapeError`, `DTypeError`, `BranchError`, `UnsupportedError` or `IndexingError` of
     `minirelax.errors` for a mistake in the call or in the function, with the line that made it, `RunError` for a size that

@@ -29,6 +29,8 @@ DTYPES = (
     "uint64",
     "float32",
     "float64",
+    "complex64",
+    "complex128",
     "intp",
     "double",
     "single",

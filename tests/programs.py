@@ -84,7 +84,7 @@ def compare(program: Program, found, expected) -> None:
         return
     found, expected = np.asarray(found), np.asarray(expected)
     assert found.shape == expected.shape and found.dtype.kind == expected.dtype.kind
-    if expected.dtype.kind == "f":
+    if expected.dtype.kind in "fc":
         np.testing.assert_allclose(found, expected, rtol=program.rtol, atol=program.atol)
     else:
         assert found.dtype == expected.dtype
@@ -333,3 +333,11 @@ def weighted_scores(q, k, w):
 def sorted_gaps(x):
     ordered = np.sort(x)
     return ordered[1:] - ordered[:-1], np.argsort(x)
+
+
+@program(lambda r, b, n, m: (r.normal(b, n, 2 * m), r.normal(n, m), r.normal(m)),
+         (2, 5, 3), (1, 2, 2), (1, 1, 1), (3, 40, 16), (0, 4, 2))
+def turned_pairs(x, angle, gain):
+    z = (x[..., ::2] + 1j * x[..., 1::2]) * np.exp(1j * angle)
+    weighted = z * gain / (2.0 + np.abs(z)) - np.conj(z)
+    return np.stack([z.real, z.imag], axis=-1), weighted, np.sum(weighted, axis=-1), np.angle(z + 4)

@@ -14,6 +14,7 @@ The names end in the dtype: ``exp_f32`` takes and gives a float32 (Numba casts o
 ``left_shift right_shift power`` NumPy's results for all integers (see `integer_math`)
 ``as_u64``                     a float as a uint64, as C does on x86: negative numbers wrap
 ``quotient rest``               ``//`` and ``%`` of sizes: non-negative int64
+``complex real imag`` ...       the functions of `complex_math`
 ``select``                      ``select(condition, yes, no)`` without a branch, of two values of one type
 ``bitcast_i32_f32`` ...         the same bits as another type of the same size (source, then result)
 ``ptr_f32`` ...                 an address (int64) as a pointer that can be indexed; ``ptr_bool`` points to uint8
@@ -30,14 +31,15 @@ from functools import cache
 
 from llvmlite import ir
 
-from minirelax.codegen import division, integer_math, vector_math
+from minirelax.codegen import complex_math, division, integer_math, vector_math
 from minirelax.codegen.bounds_intrinsics import bounds_intrinsics
 from minirelax.codegen.value import Value, intrinsic, multiply_add
 
 FLOATS = ("f32", "f64")
 SIGNED = ("i8", "i16", "i32", "i64")
 UNSIGNED = ("u8", "u16", "u32", "u64")
-POINTEES = ("bool", *SIGNED, *UNSIGNED, *FLOATS)
+COMPLEX = ("c64", "c128")
+POINTEES = ("bool", *SIGNED, *UNSIGNED, *FLOATS, *COMPLEX)
 
 _UNARY = {"rint": "rint", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "fabs": "fabs", "sqrt": "sqrt"}
 _BINARY = ("maximum", "minimum", "copysign")
@@ -58,7 +60,7 @@ def numba_intrinsics() -> dict[str, object]:
     """Numba intrinsics by name, callable in functions that Numba compiles.  Imports Numba on the first call."""
     from numba import types
 
-    kinds = {"bool": types.uint8, "f32": types.float32, "f64": types.float64}
+    kinds = {"bool": types.uint8, "f32": types.float32, "f64": types.float64, "c64": types.complex64, "c128": types.complex128}
     kinds |= {d: getattr(types, d.replace("i", "int")) for d in SIGNED}
     kinds |= {d: getattr(types, d.replace("u", "uint")) for d in UNSIGNED}
     found = {}
@@ -94,6 +96,8 @@ def _numeric() -> dict[str, tuple[Emit, str, tuple[str, ...]]]:
         table |= {f"{name}_{d}": (_integer(division.emit_integer, name, d), d, (d, d)) for name in division.NAMES}
         table |= {f"{name}_{d}": (_integer(integer_math.emit_shift, name, d), d, (d, d)) for name in integer_math.SHIFTS}
         table[f"power_{d}"] = (_power(d), d, (d, d))
+    for name, (emit, result, arguments) in complex_math.table().items():
+        table[name] = (_numbers(emit), result, arguments)
     for name in ("quotient", "rest"):
         table[name] = (_size_division(name), "i64", ("i64", "i64"))
     for source, result in _BITCASTS:
@@ -126,6 +130,10 @@ def _integer(emit: Emit, name: str, dtype: str) -> Emit:
 
 def _power(dtype: str) -> Emit:
     return lambda builder, a, b: integer_math.emit_power(builder, a, b, signed=dtype in SIGNED)
+
+
+def _numbers(emit: Emit) -> Emit:
+    return lambda builder, *arguments: emit(*(Value(builder, a) for a in arguments)).value
 
 
 def _size_division(name: str) -> Emit:

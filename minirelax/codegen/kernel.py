@@ -18,8 +18,9 @@ from minirelax.ir.checked import kernels_are_checked
 from minirelax.ir.dim import Dim, DimExpr, is_nonnegative, names, product
 from minirelax.ir.loop import Block, Kernel
 from minirelax.ir.scalar import Apply, Literal, Scalar, SizeValue, walk
+from minirelax.ir.types import NUMPY_DTYPES
 
-_DTYPES = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64")
+_DTYPES = tuple(NUMPY_DTYPES)
 _CONTRACTION = """
     a_address a_copy a_stride above b_address b_copy b_stride batch block_rows chunk column first_copied first_panel group groups
     k_first k_flat k_row k_rows last_panel panels panels_per_tile result_start row_blocks to

@@ -85,7 +85,8 @@ def source_globals() -> dict[str, object]:
     import numba
     from numba import types
 
-    casts = {"f32": types.float32, "f64": types.float64} | {d: getattr(types, d.replace("i", "int")) for d in SIGNED}
+    casts = {"f32": types.float32, "f64": types.float64, "c64": types.complex64, "c128": types.complex128}
+    casts |= {d: getattr(types, d.replace("i", "int")) for d in SIGNED}
     casts |= {d: getattr(types, d.replace("u", "uint")) for d in UNSIGNED}
     libm = {f"math_{n}": getattr(math, n) for n in LIBM.values()}
     return {

@@ -9,6 +9,7 @@ from minirelax.codegen.scalars import FLOATS, ScalarWriter, index_source, intege
 from minirelax.ir.dim import Dim, ceildiv, product, symbol
 from minirelax.ir.loop import Axis, Block, neutral
 from minirelax.ir.scalar import Apply, Load, load
+from minirelax.ir.types import PARTS
 from minirelax.schedule.rows import RowPlan
 from minirelax.schedule.share_loops import Loop, Step
 
@@ -237,8 +238,8 @@ class _Sum:
         self.writer, self.step, self.out = writer, step, writer.out
         self.dtype, self.reduction = writer.types[step.block.buffer].dtype, step.block.reduction
         short = isinstance(extent, int) and extent <= 2 * SUM_BLOCK
-        self.blocked = self.reduction == "sum" and self.dtype in FLOATS and not short
-        self.wide = "f64" if self.blocked else self.dtype
+        self.blocked = self.reduction == "sum" and (self.dtype in FLOATS or self.dtype in PARTS) and not short
+        self.wide = ("c128" if self.dtype in PARTS else "f64") if self.blocked else self.dtype
         self.total = writer.source.names.fresh("total")
         self.part = writer.source.names.fresh("part") if self.blocked else self.total
 
@@ -251,7 +252,7 @@ class _Sum:
 
     def end_block(self) -> None:
         if self.blocked:
-            self.out.line(f"{self.total} += {self.part}")
+            self.out.line(f"{self.total} = {_combine('sum', self.wide, self.total, self._widened(), reorder=False)}")
 
     def add(self, scalars: ScalarWriter) -> None:
         """One step: a product is accumulated fused."""
@@ -265,7 +266,12 @@ class _Sum:
                 )
 
     def result(self) -> str:
-        return f"f32({self.total})" if self.blocked and self.dtype == "f32" else self.total
+        if self.wide == self.dtype:
+            return self.total
+        return f"f32({self.total})" if self.dtype == "f32" else f"c64_of_c128({self.total})"
+
+    def _widened(self) -> str:
+        return f"c128_of_c64({self.part})" if (self.wide, self.dtype) == ("c128", "c64") else self.part
 
 
 def _combine(reduction: str, dtype: str, total: str, value: str, reorder: bool) -> str:
@@ -278,6 +284,8 @@ def _combine(reduction: str, dtype: str, total: str, value: str, reorder: bool) 
                 return f"mul_reassoc_{dtype}({total}, {value})" if reorder else f"{total} * {value}"
             case "max" | "min":
                 return f"{'maximum' if reduction == 'max' else 'minimum'}_{dtype}({total}, {value})"
+    if dtype in PARTS:
+        return f"{'add' if reduction == 'sum' else 'multiply'}_{dtype}({total}, {value})"
     if dtype == "bool":
         return f"({total} {'|' if reduction in ('any', 'max', 'sum') else '&'} {value})"
     match reduction:

@@ -24,6 +24,7 @@ from minirelax.codegen.vector_math import SUPPORTED
 from minirelax.errors import CodegenError
 from minirelax.ir.dim import Atom, Dim, Ranges, is_nonnegative
 from minirelax.ir.scalar import Apply, Literal, Load, Scalar, SizeValue, children, index_scalar, walk
+from minirelax.ir.types import PARTS
 from minirelax.schedule.flat import depends_on
 
 _INFIX = {
@@ -153,6 +154,8 @@ class ScalarWriter:
             return f"(not {args[0]})" if function == "logical_not" else f"({args[0]} {_INFIX[function]} {args[1]})"
         if operand == "bool":
             return _on_bools(function, args)
+        if operand in PARTS or dtype in PARTS:
+            return _on_parts(function, args, operand, dtype)
         text = _on_floats(function, args, operand) if operand in FLOATS else _on_integers(function, args, operand)
         if text is None:
             raise CodegenError(f"no source for {function} on {operand}", "cast the operand to a dtype that has it")
@@ -181,7 +184,7 @@ def dim_source(d: Dim, names: Mapping[object, str], ranges: Ranges = {}) -> str:
     return " ".join(parts)
 
 
-def literal_source(value: float | int | bool, dtype: str) -> str:
+def literal_source(value: complex | float | int | bool, dtype: str) -> str:
     """A constant that Numba types as `dtype`."""
     if dtype == "bool":
         return str(bool(value))
@@ -190,6 +193,9 @@ def literal_source(value: float | int | bool, dtype: str) -> str:
             "nan" if math.isnan(value) else "inf" if value == math.inf else "-inf" if value == -math.inf else repr(float(value))
         )
         return f"f32({text})" if dtype == "f32" else text
+    if dtype in PARTS:
+        value = complex(value)
+        return f"complex_{dtype}({literal_source(value.real, PARTS[dtype])}, {literal_source(value.imag, PARTS[dtype])})"
     return str(value) if dtype == "i64" and value > -(2**63) else f"{dtype}({value})"
 
 
@@ -264,6 +270,16 @@ def _on_floats(function: str, args: list[str], dtype: str) -> str | None:
     return None
 
 
+def _on_parts(function: str, args: list[str], operand: str, dtype: str) -> str:
+    """Of complex numbers, or of the parts of one."""
+    match function:
+        case "complex":
+            return f"complex_{dtype}({', '.join(args)})"
+        case "real" | "imag" | "add" | "subtract" | "multiply" | "divide" | "negative":
+            return f"{function}_{operand}({', '.join(args)})"
+    raise CodegenError(f"no source for {function} on {operand}", "compute with the real and the imaginary part")
+
+
 def _on_integers(function: str, args: list[str], dtype: str) -> str | None:
     a = args[0]
     narrow = (lambda text: text) if dtype in ("i64", "u64") else (lambda text: f"{dtype}({text})")
@@ -314,6 +330,11 @@ def _cast(text: str, old: str, new: str) -> str:
         return text
     if new == "bool":
         return f"({text} != {literal_source(0, old)})"
+    if new in PARTS:
+        part = PARTS[new]
+        if old in PARTS:
+            return f"{new}_of_{old}({text})"
+        return f"complex_{new}({_cast(text, old, part)}, {literal_source(0, part)})"
     if old in FLOATS and new == "u64":
         return f"as_u64_{old}({text})"
     if old in FLOATS and new not in FLOATS:  # as C does on x86: through the next wider signed integer

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from minirelax.errors import ArgumentError, BranchError, ShapeError, UnsupportedError
+from minirelax.errors import ArgumentError, BranchError, DTypeError, ShapeError, UnsupportedError
 from minirelax.frontend.builder import Builder
 from minirelax.frontend.scope import Scope
 from minirelax.frontend.size import Size
 from minirelax.frontend.views import View
 from minirelax.ir.dim import Dim, product
 from minirelax.ir.graph import Atom
-from minirelax.ir.types import NUMPY_DTYPES, Tensor
+from minirelax.ir.types import NUMPY_DTYPES, PARTS, Tensor
 
 CHOOSE = "choose values with np.where(x > 0, x, -x), computations with minirelax.cond; loop with minirelax.while_loop"
 LOOP = "for i in range(n) is minirelax.fori_loop(0, n, body, init)"
@@ -182,8 +182,30 @@ class TracedArray:
 
     @property
     def real(self) -> TracedArray:
-        """The array itself: there are no complex numbers."""
-        return self
+        """The real parts, a view; of real numbers, the array itself."""
+        return self._part("real") if self._atom.type.dtype in PARTS else self
+
+    @real.setter
+    def real(self, value) -> None:
+        self.real[...] = value
+
+    @property
+    def imag(self) -> TracedArray:
+        """The imaginary parts, a view; of real numbers, zeros."""
+        return self._part("imag") if self._atom.type.dtype in PARTS else _function("zeros_like")(self)
+
+    @imag.setter
+    def imag(self, value) -> None:
+        if self._atom.type.dtype not in PARTS:
+            raise DTypeError("the imaginary part of a real array cannot be written to", "make it complex: x.astype(complex)")
+        self.imag[...] = value
+
+    def _part(self, name: str) -> TracedArray:
+        from minirelax.frontend.views import PartView
+
+        part = self.show(PartView(name))
+        part.weak = self.weak and float
+        return part.as_element() if self.element else part
 
     @property
     def device(self) -> str:

@@ -189,7 +189,8 @@ class Builder:
         name = dtype_name(value.dtype)
         if name is None:
             raise DTypeError(
-                f"a constant of dtype {value.dtype} cannot be compiled", "use bool, an integer type, float32 or float64"
+                f"a constant of dtype {value.dtype} cannot be compiled",
+                "use bool, an integer type, float32, float64, complex64 or complex128"
             )
         atom = Const(value.item(), name) if value.ndim == 0 else self._constant(Array(value))
         self.parts.by_identity[id(value)] = (value, atom)  # keeps the array alive, so that its id stays its own

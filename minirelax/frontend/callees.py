@@ -78,7 +78,7 @@ class Request:
     @property
     def key(self) -> tuple:
         """Calls with equal keys may have one function."""
-        static = tuple((n, type(v), repr(v) if isinstance(v, float) else v) for n, v in self.static.items())
+        static = tuple((n, type(v), repr(v) if isinstance(v, float | complex) else v) for n, v in self.static.items())
         letters = tuple((v.name, v.mode, v.entry) for v in self.letters)
         return self.signature, self.types, tuple(a.looks for a in self.arguments), tuple(self.trees.items()), static, letters
 

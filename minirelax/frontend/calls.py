@@ -163,7 +163,7 @@ class _Call:
                 return self.b.dims(leaf)
             case None, Size():
                 return self.b.dims((leaf,))
-            case Tensor(dtype=str() as dtype), bool() | int() | float() | Size():
+            case Tensor(dtype=str() as dtype), bool() | int() | float() | complex() | Size():
                 return as_dtype(leaf, dtype)
             case (Tensor(), list() | tuple()) | (_, TracedArray() | np.ndarray() | np.generic()):
                 return asarray(leaf)

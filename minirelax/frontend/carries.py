@@ -17,12 +17,12 @@ import numpy as np
 
 from minirelax.errors import ArgumentError, CompileError, DTypeError, ShapeError
 from minirelax.frontend.array import TracedArray
-from minirelax.frontend.promotion import Kind, kind_name, promote
+from minirelax.frontend.promotion import Kind, kind_name, promote, widest
 from minirelax.frontend.size import Size
 from minirelax.frontend.tree import Tree, flatten
 from minirelax.ir.types import NUMPY_DTYPES, Tensor, dtype_name
 
-VALUES = TracedArray | Size | np.ndarray | np.bool_ | np.number | bool | int | float
+VALUES = TracedArray | Size | np.ndarray | np.bool_ | np.number | bool | int | float | complex
 STACK = "say what it is with minirelax.match_cast, or give results of one size, filled up with zeros"
 FIXED = "scan keeps all sizes: begin with the final size and fill it, or use minirelax.while_loop, where sizes may change"
 
@@ -30,8 +30,7 @@ FIXED = "scan keeps all sizes: begin with the final size and fill it, or use min
 def settled(start: Kind, made: Kind) -> Kind | None:
     """The kind of value that a loop carries where it starts with one and its body makes another of it; None if there is none."""
     if isinstance(start, type):
-        order = (bool, int, float)
-        return max(start, made, key=order.index) if isinstance(made, type) else NUMPY_DTYPES[promote((start, made))]
+        return widest((start, made)) if isinstance(made, type) else NUMPY_DTYPES[promote((start, made))]
     return start if start == made or isinstance(made, type) and NUMPY_DTYPES[promote((start, made))] == start else None
 
 

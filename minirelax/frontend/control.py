@@ -183,7 +183,7 @@ def _truth(what: str, said: str, value: object) -> bool | TracedArray:
         known = bool(value.atom.value) if isinstance(value.atom, Const) else None
         if value.ndim == 0:
             return known if known is not None else value if value.type.dtype == "bool" else as_dtype(value != 0, "bool")
-    elif not isinstance(value, bool | int | float | np.generic | np.ndarray):
+    elif not isinstance(value, bool | int | float | complex | np.generic | np.ndarray):
         raise ArgumentError(f"{what}: {said} is of type {type(value).__name__}, not a truth value", A_TRUTH)
     if rank := _rank(value):
         raise ShapeError(f"{what}: {said} has {rank} {'axis' if rank == 1 else 'axes'}, not one truth value", ONE_TRUTH)

@@ -87,7 +87,7 @@ class Carried:
         self.leaves = [self._settled(*x) for x in zip(self.paths, self.leaves, leaves, strict=True)]
 
     def _settled(self, path: str, old: object, new: object) -> object:
-        new = new if isinstance(new, np.generic | bool | int | float) else np.asarray(new)
+        new = new if isinstance(new, np.generic | bool | int | float | complex) else np.asarray(new)
         start, made = (kind(old), array_type(old)), (kind(new), array_type(new))
         if start[1].ndim != made[1].ndim:
             raise other_rank(self.what, path, start, made, self.name)

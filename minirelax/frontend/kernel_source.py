@@ -22,6 +22,7 @@ from minirelax.ir.loop import Kernel
 from minirelax.ir.parse_loops import KernelParser
 from minirelax.ir.reader import TYPE_HINT, Reader, parse_type
 from minirelax.ir.safe_kernel import safe_kernel
+from minirelax.ir.syntax import number_text
 from minirelax.ir.types import NUMPY_DTYPES, DType, Tensor, Type, dtype_name
 from minirelax.ir.verify_kernel import verify_kernel
 
@@ -192,9 +193,9 @@ class _InPlainNames(ast.NodeTransformer):
             case type() if issubclass(found, np.generic) and dtype_name(found):
                 return _expression(dtype_name(found), node)
             case np.generic() if dtype_name(found.dtype):
-                return _expression(f"{dtype_name(found.dtype)}({found.item()!r})", node)
-            case bool() | int() | float() if type(found) in (bool, int, float):
-                return _expression(repr(found), node)
+                return _expression(f"{dtype_name(found.dtype)}({number_text(found.item())})", node)
+            case bool() | int() | float() | complex() if type(found) in (bool, int, float, complex):
+                return _expression(number_text(found), node)
             case np.ufunc():
                 return _expression(found.__name__, node)
         return ast.copy_location(ast.Name(name, ast.Load()), node)

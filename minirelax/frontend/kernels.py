@@ -33,7 +33,7 @@ from minirelax.ir.graph import CallKernel, Const, MatchCast, Var
 from minirelax.ir.loop import KINDS, Kernel
 from minirelax.ir.types import NUMPY_DTYPES, Tensor, dtype_name
 
-WEAK = {bool: "biuf", int: "iuf", float: "f"}  # kinds of dtypes that a Python number becomes
+WEAK = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}  # kinds of dtypes that a Python number becomes
 
 
 def kernel(source: Callable | str | None = None, *, pattern: str | None = None) -> KernelFunction | Callable:
@@ -218,7 +218,7 @@ class KernelFunction:
             raise IndexingError(f"{self.ir.name}: {e.what}", e.hint) from None
 
     def _array(self, param: Var, x: object) -> np.ndarray:
-        python = next((t for t in (bool, int, float) if isinstance(x, t) and not isinstance(x, np.generic)), None)
+        python = next((t for t in WEAK if isinstance(x, t) and not isinstance(x, np.generic)), None)
         fits = python is not None and param.type.numpy_dtype.kind in WEAK[python]
         array, _ = as_argument(x, f"{param.name} of {self.ir.name}", Tensor(param.type.dtype, ()) if fits else None)
         self._check_input(param, dtype_name(array.dtype), array.shape)

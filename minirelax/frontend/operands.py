@@ -17,7 +17,7 @@ from minirelax.frontend.size import Size
 from minirelax.ir.dim import Dim
 from minirelax.ir.graph import Atom, Const, MatchCast
 from minirelax.ir.scalar import literal
-from minirelax.ir.types import NUMPY_DTYPES, Tensor
+from minirelax.ir.types import NUMPY_DTYPES, PARTS, Tensor
 
 RANGE_HINT = "give the number the array's dtype, or cast the array: x.astype(...)"
 MATCH_CAST = "if they are equal at run time, say so with minirelax.match_cast"
@@ -55,6 +55,8 @@ def asarray(x: object) -> TracedArray:
             return TracedArray(b, weak_constant(x, "i64", x >= 2**63), weak=int)
         case float():
             return TracedArray(b, Const(x, "f64"), weak=float)
+        case complex():
+            return TracedArray(b, Const(x, "c128"), weak=complex)
         case list() | tuple():
             return _from_list(x)
     if hasattr(x, "__array__"):
@@ -73,6 +75,8 @@ def kind(x: object) -> Kind:
             return int
         case float() if not isinstance(x, np.generic):
             return float
+        case complex() if not isinstance(x, np.generic):
+            return complex
         case np.ndarray() | np.generic():
             return x.dtype
     return kind(asarray(x))
@@ -82,6 +86,8 @@ def as_dtype(x: object, dtype: str) -> TracedArray:
     """`x` as an array of `dtype`.  Raises DTypeError for a Python integer that `dtype` cannot hold."""
     if isinstance(x, int) and not isinstance(x, Size | bool):
         return TracedArray(builder(), weak_constant(x, dtype))
+    if isinstance(x, complex) and not isinstance(x, np.generic):
+        return TracedArray(builder(), cast(builder(), Const(x, "c128"), dtype))
     if isinstance(x, float) and not isinstance(x, np.generic):
         return TracedArray(builder(), Const(literal(x, dtype).value, dtype))
     array = asarray(x)
@@ -91,9 +97,12 @@ def as_dtype(x: object, dtype: str) -> TracedArray:
 
 
 def cast(b: Builder, atom: Atom, dtype: str) -> Atom:
-    """`atom` converted to `dtype`; a literal at once."""
+    """`atom` converted to `dtype`; a literal at once.  Raises DTypeError for a complex number that is to be real."""
     if atom.type.dtype == dtype:
         return atom
+    if atom.type.dtype in PARTS and dtype not in (*PARTS, "bool"):
+        what = f"a {NUMPY_DTYPES[atom.type.dtype]} is not converted to {NUMPY_DTYPES[dtype]}: its imaginary part would be lost"
+        raise DTypeError(what, "take the real part, or the magnitude: x.real, np.abs(x)")
     return Const(literal(atom.value, dtype).value, dtype) if isinstance(atom, Const) else b.op("cast", atom, dtype=dtype)
 
 

@@ -82,7 +82,7 @@ class Promises:
         if isinstance(value, np.ndarray):
             value = TracedArray(self.b, self.b.constant(value))
         if not isinstance(value, TracedArray):
-            if isinstance(value, bool | int | float | np.generic) and wanted.shape in (None, ()):
+            if isinstance(value, bool | int | float | complex | np.generic) and wanted.shape in (None, ()):
                 return value
             raise DTypeError(f"{self.function}: {what}: expected {wanted}, got a value of type {type(value).__name__}")
         found = f"{self.function}: {what}: expected {wanted}, got {value.type}"

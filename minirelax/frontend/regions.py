@@ -15,7 +15,7 @@ from minirelax.frontend.array import TracedArray
 from minirelax.frontend.builder import Builder
 from minirelax.frontend.carries import function_name, leaves_of, same_leaves, type_text
 from minirelax.frontend.operands import as_dtype, asarray, kind
-from minirelax.frontend.promotion import WEAK_DTYPE, Kind, name_of, promote
+from minirelax.frontend.promotion import WEAK_DTYPE, Kind, name_of, promote, widest
 from minirelax.frontend.scope import Region, Scope
 from minirelax.ir.dim import Dim, DimExpr, names
 from minirelax.ir.graph import Atom, Cond, Const, Expr, MatchCast, TupleItem, Var
@@ -74,7 +74,7 @@ def _slot(b: Builder, path: str, scopes: Sequence[Scope], x: TracedArray, y: Tra
         shape.append(same_size(b, d, e, scopes))
         keys.append((b.facts.resolve(d), b.facts.resolve(e)))
     weak = isinstance(kinds[0], type) and isinstance(kinds[1], type)
-    return Slot(max(kinds, key=(bool, int, float).index) if weak else numpy_kind(kinds), tuple(shape), tuple(keys))
+    return Slot(widest(kinds) if weak else numpy_kind(kinds), tuple(shape), tuple(keys))
 
 
 def same_size(b: Builder, d: Dim, e: Dim, scopes: Iterable[Scope]) -> Dim | None:

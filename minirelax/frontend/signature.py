@@ -38,7 +38,7 @@ STATIC_TYPES = (
     np.ufunc,
 )
 RETURN = "return"  # no parameter can have this name
-PYTHON = {bool: "bool", int: "i64", float: "f64"}
+PYTHON = {bool: "bool", int: "i64", float: "f64", complex: "c128"}
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def _evaluated(text: str, scope: dict, name: str) -> object:
     try:
         return eval(text, scope)
     except Exception as e:
-        if re.search(r"\b((bool_|[fiu]\d+|Tensor|Tuple)\s*\[|Shape\s*\()", text):
+        if re.search(r"\b((bool_|[cfiu]\d+|Tensor|Tuple)\s*\[|Shape\s*\()", text):
             what = "the result" if name == RETURN else f"argument {name}"
             raise ArgumentError(
                 f"{what}: the declaration {text} cannot be read: {e}",
@@ -247,14 +247,14 @@ def as_argument(
         raise ArgumentError(f"argument {path}: {type(value).__name__} is not supported", "pass np.asarray(...) of it")
     python = None
     if not isinstance(value, np.ndarray):
-        python = None if isinstance(value, np.generic) else next((t for t in (bool, int, float) if isinstance(value, t)), None)
+        python = None if isinstance(value, np.generic) else next((t for t in PYTHON if isinstance(value, t)), None)
         value = _converted(value, path, declared, python)
         python = None if declared is not None else python
     name = dtype_name(value.dtype)
     if name is None:
         raise DTypeError(
             f"argument {path}: an array of dtype {value.dtype} cannot be compiled",
-            "use bool, an integer type, float32 or float64: x.astype(np.float32)",
+            "use bool, an integer type, float32, float64, complex64 or complex128: x.astype(np.float32)",
         )
     if declared is not None and declared.dtype not in (None, name):
         checked((_given(value, path, Tensor(declared.dtype, None), function, declared),), Known())
@@ -291,10 +291,10 @@ def _converted(value: object, path: str, declared: Tensor | None, python: type |
     if python is not None:
         try:
             return np.asarray(value, dtype or NUMPY_DTYPES[PYTHON[python]])
+        except TypeError:
+            raise DTypeError(f"argument {path}: the complex number {value} is no {dtype}", "pass its real part") from None
         except OverflowError:
             raise DTypeError(f"argument {path}: the integer {value} does not fit {dtype or 'int64'}") from None
-    if isinstance(value, complex):
-        raise DTypeError(f"argument {path}: complex numbers cannot be compiled", "pass the real and the imaginary part")
     listed = isinstance(value, list | tuple)
     if not (listed or isinstance(value, np.generic) or hasattr(value, "__array__")):
         raise ArgumentError(

@@ -178,7 +178,7 @@ def _arithmetic(on_sizes, on_numbers, left, right):
     a, b = _dim(left), _dim(right)
     if a is not None and b is not None and on_sizes is not None:
         return builder.size(on_sizes(builder, a, b))
-    if not isinstance(left, Size | int | float) or not isinstance(right, Size | int | float):
+    if not isinstance(left, Size | int | float | complex) or not isinstance(right, Size | int | float | complex):
         return NotImplemented  # arrays know what to do with a size
     return on_numbers(*(builder.number(v.dim) if isinstance(v, Size) else v for v in (left, right)))
 
@@ -192,7 +192,7 @@ def _comparison(relation, on_numbers, left: Size, right):
             return _undecided(on_numbers, left, right, e)
     if isinstance(right, float) and not math.isnan(right):
         return _against_float(left, relation, right)
-    if relation in ("==", "!=") and (right is None or isinstance(right, str | tuple | list | float)):
+    if relation in ("==", "!=") and (right is None or isinstance(right, str | tuple | list | float | complex)):
         return relation == "!="
     return NotImplemented
 

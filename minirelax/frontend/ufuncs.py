@@ -10,12 +10,14 @@ from minirelax.errors import ArgumentError, DTypeError, ShapeError, UnsupportedE
 from minirelax.frontend import operands
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.operands import as_dtype, asarray, broadcast_shape, conform, kind, shape_text
-from minirelax.frontend.promotion import Kind, loop, name_of, promote
+from minirelax.frontend.promotion import WEAK_DTYPE, Kind, loop, name_of, promote
 from minirelax.frontend.size import Size
 from minirelax.ir.dim import Dim
 from minirelax.ir.graph import Const
-from minirelax.ir.types import NUMPY_DTYPES
+from minirelax.ir.types import NUMPY_DTYPES, PARTS
 from minirelax.ops import OPS
+from minirelax.ops.complex import FUNCTIONS
+from minirelax.ops.complex_scalars import is_whole_power
 from minirelax.ops.rules import describe
 
 FILL = "make the array with minirelax.numpy.zeros or np.zeros_like inside the compiled function, or pass it as an argument"
@@ -23,17 +25,18 @@ PLAIN_OPTIONS = {"order": "K", "subok": True, "signature": None, "casting": "sam
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
 ON_INTEGERS = {"isnan": False, "isinf": False, "isfinite": True}
+OPERANDS = TracedArray | Size | int | float | complex | np.ndarray | np.generic | list | tuple
 PYTHON = {"add", "subtract", "multiply", "floor_divide", "remainder", "power", "negative", "positive", "absolute"}
 
 
 def call_operator(ufunc: np.ufunc, *inputs):
     """An operator: between Python numbers, Python's arithmetic; else the ufunc.  NotImplemented for foreign objects."""
-    if not all(isinstance(x, TracedArray | Size | int | float | np.ndarray | np.generic | list | tuple) for x in inputs):
+    if not all(isinstance(x, OPERANDS) for x in inputs):
         return NotImplemented
     kinds = tuple(map(kind, inputs))
     if all(isinstance(k, type) for k in kinds):
         return _python_arithmetic(ufunc, inputs, kinds)
-    if ufunc is np.power and type(inputs[1]) in (int, float):
+    if ufunc is np.power and type(inputs[1]) in (int, float, complex):
         ufunc, inputs = _easy_power(kinds[0], inputs)
     return call_ufunc(ufunc, inputs)
 
@@ -121,7 +124,9 @@ def _elementwise(ufunc: np.ufunc, inputs: tuple, dtype: str | None) -> TracedArr
         casts = ("bool",) * len(casts)
     elif dtype is not None:
         casts, result = loop(ufunc, tuple(NUMPY_DTYPES[dtype] for _ in kinds))
-    if name in ON_INTEGERS and casts[0] not in ("f32", "f64"):
+    if casts[0] in PARTS and (name in FUNCTIONS or name == "power"):
+        return _of_complex(name, [as_dtype(x, d) for x, d in zip(inputs, casts, strict=True)])
+    if name in ON_INTEGERS and casts[0][0] not in "fc":
         return _full(ON_INTEGERS[name], asarray(inputs[0]).dims)
     if name in ("fmax", "fmin") and casts[0] not in ("f32", "f64"):  # there is no NaN to step over
         name = {"fmax": "maximum", "fmin": "minimum"}[name]
@@ -138,6 +143,14 @@ def emit(name: str, *arrays: TracedArray, weak: type | None = None) -> TracedArr
     op = OPS[name](*(a.atom for a in arrays))
     shape = broadcast_shape(*(a.dims for a in arrays), say=lambda fact: describe(op, [a.type for a in arrays], fact))
     return TracedArray(b, b.op(name, *(conform(a, shape).atom for a in arrays)), weak)
+
+
+def _of_complex(name: str, arrays: list[TracedArray]) -> TracedArray:
+    """A function of complex numbers that NumPy computes, or a power, which may be made of products."""
+    if name != "power":
+        return arrays[0].derived(arrays[0].builder.op("complex_function", arrays[0].atom, function=name))
+    exponent = arrays[1].atom
+    return emit("power" if isinstance(exponent, Const) and is_whole_power(exponent.value) else "complex_power", *arrays)
 
 
 def _compare(ufunc: np.ufunc, name: str, inputs: tuple, kinds: tuple) -> TracedArray:
@@ -179,11 +192,8 @@ def _check_integer_power(exponent: object) -> None:
 def _easy_power(base: np.dtype, inputs: tuple) -> tuple[np.ufunc, tuple]:
     """``x**2`` and the like as NumPy's operator computes them: by a simpler function than `power`."""
     simpler = {2: np.square} if base.kind in "iub" else {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
-    return (
-        (simpler[inputs[1]], inputs[:1])
-        if inputs[1] in simpler and (base.kind == "f" or type(inputs[1]) is int)
-        else (np.power, inputs)
-    )
+    easy = inputs[1] in simpler and (base.kind in "fc" or type(inputs[1]) is int) and type(inputs[1]) is not complex
+    return (simpler[inputs[1]], inputs[:1]) if easy else (np.power, inputs)
 
 
 def _python_arithmetic(ufunc: np.ufunc, inputs: tuple, kinds: tuple):
@@ -191,6 +201,8 @@ def _python_arithmetic(ufunc: np.ufunc, inputs: tuple, kinds: tuple):
     if ufunc is np.divmod:
         return call_operator(np.floor_divide, *inputs), call_operator(np.remainder, *inputs)
     name = OPNAMES.get(ufunc.__name__, ufunc.__name__)
+    if complex in kinds:
+        return _python_complex(ufunc, name, inputs)
     widest = float if float in kinds else int if int in kinds else bool
     if ufunc is np.divide:
         return _weak(name, inputs, float, float)
@@ -209,8 +221,21 @@ def _python_arithmetic(ufunc: np.ufunc, inputs: tuple, kinds: tuple):
     return _weak(name, inputs, widest, widest)
 
 
+def _python_complex(ufunc: np.ufunc, name: str, inputs: tuple):
+    """Python's complex numbers: their absolute value is a float."""
+    if ufunc is np.positive:
+        return _weak(None, inputs, complex, complex)
+    if name == "power":
+        arrays = [as_dtype(x, "c128") for x in inputs]
+        found = _of_complex(name, arrays)
+        return found.derived(found.atom, complex)
+    if name not in ("add", "subtract", "multiply", "divide", "negative", "absolute", "equal", "not_equal"):
+        raise DTypeError(f"np.{ufunc.__name__} is not defined for Python complex numbers", "take .real, .imag or abs(x)")
+    return _weak(name, inputs, complex, {"absolute": float, "equal": bool, "not_equal": bool}.get(name, complex))
+
+
 def _weak(name: str | None, inputs: tuple, computed: type, result: type) -> TracedArray:
-    dtype = {bool: "bool", int: "i64", float: "f64"}[computed]
+    dtype = WEAK_DTYPE[computed]
     arrays = [as_dtype(x, dtype) for x in inputs]
     return TracedArray(arrays[0].builder, arrays[0].atom, result) if name is None else emit(name, *arrays, weak=result)
 
@@ -249,12 +274,19 @@ def _positive(x):
     return asarray(x).copy()
 
 
+def _conjugate(x):
+    loop(np.conjugate, (kind(x),))
+    x = asarray(x)
+    return emit("conjugate", x, weak=x.weak) if x.type.dtype in PARTS else x.copy()
+
+
 def _fabs(x):
     return call_ufunc(np.absolute, (as_dtype(x, _float_kind(x)),))
 
 
 def _float_power(x, y):
-    return call_ufunc(np.power, (as_dtype(x, "f64"), as_dtype(y, "f64")))
+    casts, _ = loop(np.float_power, (kind(x), kind(y)))
+    return call_ufunc(np.power, tuple(as_dtype(v, d) for v, d in zip((x, y), casts, strict=True)))
 
 
 def _heaviside(x, y):
@@ -293,7 +325,7 @@ SPECIAL = {
     np.divmod: _divmod,
     np.modf: _modf,
     np.positive: _positive,
-    np.conjugate: _positive,
+    np.conjugate: _conjugate,
     np.fabs: _fabs,
     np.float_power: _float_power,
     np.degrees: _scaled(180 / math.pi),

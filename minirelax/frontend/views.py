@@ -84,6 +84,19 @@ class TransposeView(View):
 
 
 @dataclass(frozen=True)
+class PartView(View):
+    """The real or the imaginary parts of complex numbers."""
+
+    name: str
+
+    def read(self, b, whole):
+        return b.op(self.name, whole)
+
+    def write(self, b, whole, part):
+        return b.op("complex", part, b.op("imag", whole)) if self.name == "real" else b.op("complex", b.op("real", whole), part)
+
+
+@dataclass(frozen=True)
 class BroadcastView(View):
     """The elements repeated along new axes and axes of size 1: read-only, as NumPy's."""
 

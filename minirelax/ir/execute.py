@@ -46,7 +46,7 @@ def execute_into(kernel: Kernel, inputs: Sequence[np.ndarray], outputs: Sequence
 def allocate(type_: Tensor, sizes: Mapping[str, int]) -> np.ndarray:
     """An array full of values that give away a read before the first write: NaN, or the largest integer."""
     dtype = type_.numpy_dtype
-    poison = np.nan if dtype.kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max
+    poison = np.nan if dtype.kind in "fc" else True if dtype.kind == "b" else np.iinfo(dtype).max
     return np.full(tuple(value(d, sizes) for d in type_.shape), poison, dtype)
 
 
@@ -103,7 +103,7 @@ class _Globals(dict):
     def _named(self, name: str) -> object:
         if name.endswith(")"):                                          # f32(0.5)
             dtype, _, number = name[:-1].partition("(")
-            return np.asarray(eval(number, {"inf": math.inf, "nan": math.nan})).astype(NUMPY_DTYPES[dtype])[()]
+            return _convert(NUMPY_DTYPES[dtype], eval(number, {"inf": math.inf, "nan": math.nan, "complex": complex}))
         if name in NUMPY_DTYPES:
             return functools.partial(_convert, NUMPY_DTYPES[name])
         if name in FUNCTIONS:
@@ -133,6 +133,8 @@ def _check_index(index, extent, dtype: str | None = None):
 
 FUNCTIONS: dict[str, Callable] = {
     "range": range, "min": min, "max": max, "size": np.int64, "where": _where, "check_index": _check_index,
+    "complex": lambda real, imag: np.array([real, imag]).view(np.result_type(real, np.complex64))[0],
+    "real": np.real, "imag": np.imag,
     "cast": lambda x, dtype: _convert(NUMPY_DTYPES[dtype], x),
     "erf": lambda x: x.dtype.type(math.erf(x)),
     "local": lambda kernel, dtype, sizes: _Buffer("a local buffer", kernel, allocate(Tensor(dtype, tuple(map(int, sizes))), {}))}
@@ -167,4 +169,6 @@ def _is_number(node: ast.expr) -> bool:
             return True
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return _is_number(operand)
+        case ast.Call(func=ast.Name(id="complex"), args=parts):
+            return all(map(_is_number, parts))
     return False

@@ -17,21 +17,26 @@ from minirelax.ir.types import NUMPY_DTYPES
 _UNARY = {
     "f": ("arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt", "cos", "cosh", "erf", "exp", "exp2", "expm1",
           "fabs", "log", "log10", "log1p", "log2", "reciprocal", "rint", "sin", "sinh", "sqrt", "tan", "tanh"),
-    "iuf": ("absolute", "ceil", "floor", "isfinite", "isinf", "isnan", "negative", "sign", "signbit", "square", "trunc"),
+    "iuf": ("absolute", "ceil", "floor", "isfinite", "isinf", "isnan", "sign", "signbit", "square", "trunc"),
+    "iufc": ("negative",),
+    "c": ("real", "imag"),
     "biu": ("invert",),
-    "biuf": ("logical_not",)}
+    "biufc": ("logical_not",)}
 _BINARY = {
-    "f": ("arctan2", "copysign", "divide", "hypot"),
+    "f": ("arctan2", "complex", "copysign", "hypot"),
+    "fc": ("divide",),
     "iu": ("left_shift", "right_shift"),
-    "iuf": ("floor_divide", "fmax", "fmin", "fmod", "power", "remainder", "subtract"),
+    "iuf": ("floor_divide", "fmax", "fmin", "fmod", "power", "remainder"),
+    "iufc": ("subtract",),
     "biu": ("bitwise_and", "bitwise_or", "bitwise_xor"),
-    "biuf": ("add", "equal", "greater", "greater_equal", "less", "less_equal", "logical_and", "logical_or", "logical_xor",
-             "maximum", "minimum", "multiply", "not_equal")}
+    "biuf": ("equal", "greater", "greater_equal", "less", "less_equal", "maximum", "minimum", "not_equal"),
+    "biufc": ("add", "logical_and", "logical_or", "logical_xor", "multiply")}
 FUNCTIONS: dict[str, tuple[int, str]] = {                         # name -> number of operands, NumPy kinds of their dtype
     **{name: (1, kinds) for kinds, names in _UNARY.items() for name in names},
     **{name: (2, kinds) for kinds, names in _BINARY.items() for name in names}}
 MIXED = {"where": 3, "cast": 1, "check_index": 2}                 # operands of several dtypes; `where` chooses
-_WORDS = {"f": "f32 and f64", "iu": "integers", "iuf": "numbers", "biu": "integers and bool"}
+_WORDS = {"f": "f32 and f64", "iu": "integers", "iuf": "real numbers", "biu": "integers and bool",
+          "biuf": "bool and real numbers", "iufc": "numbers", "c": "c64 and c128", "fc": "f32, f64, c64 and c128"}
 _ELSEWHERE = {"abs": "absolute", "pow": "power", "float_power": "power", "mod": "remainder", "round": "rint",
               "true_divide": "divide", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2"}
 
@@ -39,7 +44,7 @@ _ELSEWHERE = {"abs": "absolute", "pow": "power", "float_power": "power", "mod": 
 def complaint(function: str, dtypes: tuple[str, ...]) -> str:
     """What is wrong with applying the function to scalars of these dtypes; an empty string if nothing is."""
     if function in MIXED:
-        count, kinds = MIXED[function], "biuf"
+        count, kinds = MIXED[function], "biufc"
     elif function in FUNCTIONS:
         count, kinds = FUNCTIONS[function]
     else:

@@ -39,7 +39,7 @@ class Var:
 class Const:
     """A scalar written in place: ``maximum(v0, 0.0)``."""
 
-    value: float | int | bool
+    value: complex | float | int | bool
     dtype: str
 
     def __eq__(self, other: object) -> bool:           # -0.0 differs from 0.0, and nan equals nan

@@ -299,7 +299,7 @@ def _result(found: object) -> Value:
 def _argument(given: object, type_: Type) -> object:
     """An argument as a value of the IR: an array (a Python number takes the declared dtype), a shape as a tuple of integers."""
     if isinstance(type_, Tensor):
-        number = isinstance(given, bool | int | float) and type_.dtype is not None
+        number = isinstance(given, bool | int | float | complex) and type_.dtype is not None
         return np.asarray(given, type_.numpy_dtype if number else None)
     if isinstance(type_, Tuple) and isinstance(given, tuple | list) and len(given) == len(type_.items):
         return tuple(map(_argument, given, type_.items))

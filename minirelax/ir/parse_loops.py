@@ -23,7 +23,7 @@ from minirelax.ir.scalar import Index, Scalar, apply, literal, load, size_value
 from minirelax.ir.syntax import COMPARE, INFIX, PREFIX, UPDATES, sibling_dtype
 from minirelax.ir.types import NUMPY_DTYPES, Tensor
 
-Value = int | float | bool | DimExpr | Scalar           # a number without a dtype, a size, or a scalar
+Value = complex | int | float | bool | DimExpr | Scalar           # a number without a dtype, a size, or a scalar
 
 REDUCTION_OF = {function: reduction for reduction, function in REDUCTIONS.items()}
 INFIX_NAMES = {node: name for name, (_, _, node) in INFIX.items()}
@@ -190,7 +190,7 @@ class KernelParser:
 
     def _index(self, node: ast.expr) -> Index:
         found = self._value(node)
-        if isinstance(found, float | bool):
+        if isinstance(found, complex | float | bool):
             raise self.error(node, f"{found} is no index", "indices are integers")
         return found
 
@@ -249,7 +249,7 @@ class KernelParser:
             return self._size_call(node, name, values)
         if name in NUMPY_DTYPES and len(args) == 1 and not keywords:
             value = values[0]
-            if isinstance(value, bool | int | float):
+            if isinstance(value, bool | int | float | complex):
                 return self._typed(node, value, name)
             return apply("cast", self._typed(args[0], value, None), dtype=name)
         match keywords:

@@ -19,7 +19,7 @@ import numpy as np
 
 from minirelax.ir.dim import Atom, DimExpr
 from minirelax.ir.loop import REDUCTIONS, Axis, Block, Kernel, neutral
-from minirelax.ir.scalar import PREDICATES, Apply, Index, Literal, Load, Scalar, SizeValue, children, walk
+from minirelax.ir.scalar import Apply, Index, Literal, Load, Scalar, SizeValue, children, natural_dtype, walk
 from minirelax.ir.syntax import (
     ATOM,
     COMPARE,
@@ -32,6 +32,7 @@ from minirelax.ir.syntax import (
     SUM,
     UNARY,
     UPDATES,
+    number_text,
     sibling_dtype,
 )
 
@@ -123,7 +124,7 @@ class ScalarPrinter:
 
     def _apply(self, s: Apply) -> tuple[str, int]:
         """Text and precedence of an application, its operands being known."""
-        name, args, default = s.function, s.args, "bool" if s.function in PREDICATES else s.args[-1].dtype
+        name, args, default = s.function, s.args, natural_dtype(s.function, s.args)
         only_sizes = all(isinstance(a, SizeValue | Literal) for a in args)
         operands = [self._operand(a, sibling_dtype(args), only_sizes and name in SIZE_ARITHMETIC) for a in args]
         if name == "cast" and len(args) == 1 and not isinstance(args[0], Literal):
@@ -143,10 +144,16 @@ class ScalarPrinter:
 def literal_text(scalar: Literal) -> str:
     """The shortest number that gives this value at its dtype: ``0.1`` for the f32 nearest to it."""
     if scalar.dtype == "f32":
-        short = repr(float(str(np.float32(scalar.value))))
-        if repr(float(np.float32(float(short)))) == repr(scalar.value):
-            return short
-    return repr(scalar.value)
+        return repr(_shortest(scalar.value))
+    if scalar.dtype == "c64":
+        return number_text(complex(_shortest(scalar.value.real), _shortest(scalar.value.imag)))
+    return number_text(scalar.value)
+
+
+def _shortest(value: float) -> float:
+    """The number with the fewest digits whose nearest f32 is `value`."""
+    short = float(str(np.float32(value)))
+    return short if repr(float(np.float32(short))) == repr(value) else value
 
 
 def quoted(text: str) -> str:

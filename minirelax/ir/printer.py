@@ -56,6 +56,7 @@ from minirelax.ir.graph import (
 )
 from minirelax.ir.op import OPS, Op
 from minirelax.ir.print_loops import TAB, print_kernel, print_scalar, quoted
+from minirelax.ir.syntax import number_text
 from minirelax.ir.types import Tensor
 
 __all__ = ["print_attribute", "print_binding", "print_expr", "print_function", "print_kernel", "print_module", "print_scalar"]
@@ -205,13 +206,30 @@ def print_attribute(value: object) -> str:
 def numbers(array: Array) -> str | None:
     """An array as nested lists of numbers, or None if they would not give back every bit (the payload of a NaN)."""
     value = array.value
+    lists = _exact(value) if value.dtype.kind != "c" else _paired(_exact(value.real), _exact(value.imag))
+    return None if lists is None else _nested(lists)
+
+
+def _exact(value: np.ndarray) -> list | float | None:
+    """The numbers of an array without complex ones, with as few digits as give back every bit."""
     if value.dtype.kind == "f" and np.where(np.isnan(value), np.nan, value).astype(value.dtype).tobytes() != value.tobytes():
         return None
     short = np.frompyfunc(lambda x: float(str(np.float32(x))), 1, 1)
-    for lists in ([np.asarray(short(value)).tolist()] if array.type.dtype == "f32" else []) + [value.tolist()]:
+    for lists in ([np.asarray(short(value)).tolist()] if value.dtype == np.float32 else []) + [value.tolist()]:
         if np.array(lists, value.dtype).tobytes() == value.tobytes():
-            return repr(lists)
+            return lists
     return None
+
+
+def _paired(real: list | float | None, imag: list | float | None) -> list | complex | None:
+    """Complex numbers of their parts."""
+    if real is None or imag is None:
+        return None
+    return list(map(_paired, real, imag)) if isinstance(real, list) else complex(real, imag)
+
+
+def _nested(lists: list | complex | float) -> str:
+    return f"[{', '.join(map(_nested, lists))}]" if isinstance(lists, list) else number_text(lists)
 
 
 def bare_dtype(atoms: Iterable[Atom]) -> str | None:
@@ -223,7 +241,8 @@ def bare_dtype(atoms: Iterable[Atom]) -> str | None:
 def _atoms(atoms: tuple[Atom, ...]) -> list[str]:
     """Variables by name; scalars bare if their dtype is that of the first array, else spelled ``f32(0.5)``."""
     bare = bare_dtype(atoms) if any(isinstance(a, Const) for a in atoms) else None
-    return [a.name if isinstance(a, Var) else repr(a.value) if a.dtype == bare else f"{a.dtype}({a.value!r})" for a in atoms]
+    numbers_ = [None if isinstance(a, Var) else number_text(a.value) for a in atoms]
+    return [a.name if n is None else n if a.dtype == bare else f"{a.dtype}({n})" for a, n in zip(atoms, numbers_, strict=True)]
 
 
 def _op_operands(op: Op, atoms: list[str]) -> list[str]:

@@ -86,24 +86,29 @@ TYPE_HINT = ("types are written f32[n, 784], f32[_, 4], f32[()], f32[...], Tenso
              "Tuple[...], Callable[[f32[n]], f32[2*n]], Callable[..., Object], Storage[4*n], Object")
 
 
-def number(node: ast.expr) -> float | int | bool | None:
-    """The Python number that a node spells (also ``-1``, ``inf``, ``-inf``, ``nan``), or None."""
+def number(node: ast.expr) -> complex | float | int | bool | None:
+    """The Python number that a node spells (also ``-1``, ``inf``, ``-inf``, ``nan``, ``complex(1.0, -0.0)``), or None."""
     match node:
-        case ast.Constant(value=bool() | int() | float() as value):
+        case ast.Constant(value=bool() | int() | float() | complex() as value):
             return value
         case ast.Name(id=name) if name in NUMBER_NAMES:
             return NUMBER_NAMES[name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             inside = number(operand)
             return None if inside is None or isinstance(inside, bool) else -inside
+        case ast.Call(func=ast.Name(id="complex"), args=[real, imag], keywords=[]):
+            parts = number(real), number(imag)
+            return complex(*parts) if all(isinstance(p, float) for p in parts) else None
     return None
 
 
-def fits(value: float | int | bool, dtype: str) -> bool:
-    """Is a bare number a value of the dtype?  (An integer is also a float; a float is no integer.)"""
+def fits(value: complex | float | int | bool, dtype: str) -> bool:
+    """Is a bare number a value of the dtype?  (An integer is also a float, a float a complex number; not the other way round.)"""
     kind = NUMPY_DTYPES[dtype].kind
     if kind == "b" or isinstance(value, bool):
         return kind == "b" and isinstance(value, bool)
+    if kind == "c" or isinstance(value, complex):
+        return kind == "c" and (isinstance(value, complex | float) or abs(value) < 1 << 1000)
     if kind == "f":
         return isinstance(value, float) or abs(value) < 1 << 1000
     bounds = np.iinfo(NUMPY_DTYPES[dtype])

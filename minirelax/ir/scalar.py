@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minirelax.ir.dim import Dim, DimExpr, Ranges, names, simplify, substitute, symbol
-from minirelax.ir.types import NUMPY_DTYPES
+from minirelax.ir.types import NUMPY_DTYPES, PARTS, WHOLES
 
 _interned: weakref.WeakValueDictionary[tuple, Scalar] = weakref.WeakValueDictionary()
 
@@ -42,7 +42,7 @@ class Scalar:
 class Literal(Scalar):
     """A constant."""
 
-    value: float | int | bool
+    value: complex | float | int | bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_e
 PREDICATES = (*COMPARISONS, "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "isfinite", "signbit")
 
 
-def literal(value: float | int | bool, dtype: str) -> Literal:
+def literal(value: complex | float | int | bool, dtype: str) -> Literal:
     """A constant of the given dtype; the value is rounded or wrapped to it as NumPy's ``astype`` does."""
     with np.errstate(all="ignore"):
         value = np.asarray(value).astype(NUMPY_DTYPES[dtype]).item()
@@ -92,10 +92,36 @@ def load(buffer: str, indices: tuple[Index, ...], dtype: str) -> Load:
 
 
 def apply(function: str, *args: Scalar, dtype: str | None = None) -> Scalar:
-    """``function(*args)``.  The dtype follows from the function (bool for predicates, else that of the last argument)."""
-    if dtype is None:
-        dtype = "bool" if function in PREDICATES else args[-1].dtype
+    """``function(*args)``; the dtype follows from the function."""
+    dtype = natural_dtype(function, args) if dtype is None else dtype
     return _intern(Apply, dtype, (function, args), function, args)
+
+
+def natural_dtype(function: str, args: tuple[Scalar, ...]) -> str:
+    """The dtype of a result: bool of predicates, that of a part or the whole of complex numbers, else the last argument's."""
+    if function in PREDICATES:
+        return "bool"
+    found = args[-1].dtype
+    change = PARTS if function in ("real", "imag") else WHOLES if function == "complex" else {}
+    return change.get(found, found)
+
+
+def complex_of(real: Scalar, imag: Scalar) -> Scalar:
+    """The complex number with these two parts, of one dtype."""
+    if isinstance(real, Literal) and isinstance(imag, Literal):
+        return literal(complex(real.value, imag.value), WHOLES[real.dtype])
+    return apply("complex", real, imag)
+
+
+def parts_of(value: Scalar) -> tuple[Scalar, Scalar]:
+    """The real and the imaginary part of a complex number."""
+    match value:
+        case Literal(value=v, dtype=dtype):
+            v = complex(v)
+            return literal(v.real, PARTS[dtype]), literal(v.imag, PARTS[dtype])
+        case Apply(function="complex", args=(real, imag)):
+            return real, imag
+    return apply("real", value), apply("imag", value)
 
 
 def cast(value: Scalar, dtype: str) -> Scalar:

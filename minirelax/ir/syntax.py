@@ -27,6 +27,15 @@ UPDATES = {"sum": "+=", "prod": "*="}                      # reductions written 
 NUMBER_NAMES = {"inf": float("inf"), "nan": float("nan")}
 
 
+def number_text(value: complex | float | int | bool) -> str:
+    """A number as text that reads back to the last bit; that of Python, but both parts of a complex number are always there.
+
+    >>> number_text(0.5), number_text(complex(-0.0, float("nan")))
+    ('0.5', 'complex(-0.0, nan)')
+    """
+    return f"complex({value.real!r}, {value.imag!r})" if isinstance(value, complex) else repr(value)
+
+
 def sibling_dtype(args: tuple[Scalar, ...]) -> str | None:
     """The dtype that a bare number among `args` has: that of the first other argument that is not a bool, or bool if all are."""
     dtypes = [a.dtype for a in args if not isinstance(a, Literal)]

@@ -28,8 +28,11 @@ NUMPY_DTYPES: dict[str, np.dtype] = {
     "bool": np.dtype(np.bool_),
     "i8": np.dtype(np.int8), "i16": np.dtype(np.int16), "i32": np.dtype(np.int32), "i64": np.dtype(np.int64),
     "u8": np.dtype(np.uint8), "u16": np.dtype(np.uint16), "u32": np.dtype(np.uint32), "u64": np.dtype(np.uint64),
-    "f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
+    "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
+    "c64": np.dtype(np.complex64), "c128": np.dtype(np.complex128)}
 NAMES = {d: name for name, d in NUMPY_DTYPES.items()}
+PARTS = {"c64": "f32", "c128": "f64"}              # dtype of the real and the imaginary part
+WHOLES = {part: whole for whole, part in PARTS.items()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -210,15 +213,15 @@ def _dimension(d: object) -> Dim | None:
     return dim(d) if isinstance(d, str) else d
 
 
-bool_, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64 = map(DType, NUMPY_DTYPES)
-DTYPES = {t.name: t for t in (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64)}
+bool_, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, c64, c128 = map(DType, NUMPY_DTYPES)
+DTYPES = {t.name: t for t in (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, c64, c128)}
 
 
 def dtype_name(dtype: object) -> str | None:
     """Our name for a NumPy dtype (or anything ``np.dtype`` accepts, or one of `DTYPES`), None if there is none.
 
-    >>> dtype_name(np.float32), dtype_name("int64"), dtype_name(np.complex64)
-    ('f32', 'i64', None)
+    >>> dtype_name(np.float32), dtype_name("int64"), dtype_name(np.complex64), dtype_name(np.float16)
+    ('f32', 'i64', 'c64', None)
     """
     if isinstance(dtype, DType):
         return dtype.name

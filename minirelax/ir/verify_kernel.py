@@ -21,8 +21,9 @@ from minirelax.ir.dim import Dim, names
 from minirelax.ir.functions import MIXED, complaint
 from minirelax.ir.loop import KINDS, REDUCTIONS, Block, Kernel
 from minirelax.ir.print_loops import print_block
-from minirelax.ir.scalar import PREDICATES, Apply, Index, Load, Scalar, SizeValue, walk
+from minirelax.ir.scalar import PREDICATES, Apply, Index, Load, Scalar, SizeValue, natural_dtype, walk
 from minirelax.ir.syntax import INFIX, NUMBER_NAMES
+from minirelax.ir.types import PARTS
 
 _verified: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
 
@@ -145,6 +146,10 @@ class _Verifier:
             fine = len(set(given)) == 1 and s.dtype == "bool"
         elif s.function in INFIX or s.function in ("maximum", "minimum", "negative"):
             fine = set(given) == {s.dtype}
+        elif s.function in ("complex", "real", "imag"):
+            fine = len(set(given)) == 1 and s.dtype == natural_dtype(s.function, s.args)
+        elif s.function == "cast":
+            fine = s.dtype in (*PARTS, "bool") or given[0] not in PARTS
         else:
             fine = s.function in MIXED or len(set(given)) == 1
         if what := complaint(s.function, tuple(given)):

@@ -9,6 +9,7 @@ from minirelax.ir.op import OPS
 from minirelax.ops import (
     arithmetic,
     comparison,
+    complex,
     create,
     data_dependent,
     elementwise,
@@ -27,6 +28,6 @@ from minirelax.ops import (
 )
 
 __all__ = [
-    "OPS", "arithmetic", "comparison", "create", "data_dependent", "elementwise", "index", "lapack", "linalg", "logic",
+    "OPS", "arithmetic", "comparison", "complex", "create", "data_dependent", "elementwise", "index", "lapack", "linalg", "logic",
     "movement", "panels", "reduce", "rounding", "scatter", "sequence", "shape", "transcendental",
 ]

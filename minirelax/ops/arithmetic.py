@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from minirelax.ir.graph import Const
 from minirelax.ir.op import op
 from minirelax.ir.scalar import Literal, apply, literal
+from minirelax.ir.types import PARTS, Tensor
+from minirelax.ops.complex_scalars import absolute, is_whole_power, reciprocal, whole_power
 from minirelax.ops.elementwise import Binary, FloatBinary, FloatUnary, Unary, sample
-from minirelax.ops.rules import ANY, FLOATS
+from minirelax.ops.rules import ANY, COMPLEX, EVERY, FLOATS, INEXACT, NUMBERS, dtype_error
 
 
 class OnBool:
@@ -26,28 +29,28 @@ class OnBool:
 class Add(OnBool, Binary):
     """``x + y``."""
 
-    ufunc, accepts, on_bool = np.add, ANY, "logical_or"
+    ufunc, accepts, on_bool = np.add, EVERY, "logical_or"
 
 
 @op
 class Subtract(Binary):
     """``x - y``."""
 
-    ufunc = np.subtract
+    ufunc, accepts = np.subtract, (*NUMBERS, *COMPLEX)
 
 
 @op
 class Multiply(OnBool, Binary):
     """``x * y``."""
 
-    ufunc, accepts, on_bool = np.multiply, ANY, "logical_and"
+    ufunc, accepts, on_bool = np.multiply, EVERY, "logical_and"
 
 
 @op
 class Divide(FloatBinary):
-    """``x / y``, of floats."""
+    """``x / y``, of floats or complex numbers."""
 
-    ufunc = np.divide
+    ufunc, accepts = np.divide, INEXACT
 
 
 @op
@@ -73,12 +76,23 @@ class Fmod(Binary):
 
 @op
 class Power(Binary):
-    """``x ** y``.  Integers to negative powers are an error in NumPy and undefined in kernels."""
+    """``x ** y``.  Integers to negative powers are an error in NumPy and undefined in kernels.
 
-    ufunc = np.power
+    Complex numbers have whole constant exponents below 100 here; for others there is `complex_power`.
+    """
+
+    ufunc, accepts = np.power, (*NUMBERS, *COMPLEX)
+
+    def infer(self, x, y):
+        found = super().infer(x, y)
+        if found.dtype in COMPLEX and not (isinstance(self.y, Const) and is_whole_power(self.y.value)):
+            raise dtype_error(self, (x, y), "a complex power needs a whole constant exponent", "use complex_power")
+        return found
 
     def scalar(self, x, y):
         # small constant powers are products: exact for integers, within two roundings for floats, and far cheaper than pow
+        if x.dtype in COMPLEX:
+            return whole_power(x, int(complex(y.value).real))
         match y:
             case Literal(value=1):
                 return x
@@ -136,17 +150,21 @@ class Fmin(Binary):
 class Negative(Unary):
     """``-x``."""
 
-    ufunc = np.negative
+    ufunc, accepts = np.negative, (*NUMBERS, *COMPLEX)
 
 
 @op
 class Absolute(Unary):
-    """``|x|``; the smallest integer stays as it is."""
+    """``|x|``; the smallest integer stays as it is.  Of a complex number it is real."""
 
-    ufunc, accepts = np.absolute, ANY
+    ufunc, accepts = np.absolute, EVERY
+
+    def infer(self, x):
+        found = super().infer(x)
+        return Tensor(PARTS.get(found.dtype, found.dtype), found.shape)
 
     def scalar(self, x):
-        return x if x.dtype[0] in "bu" else super().scalar(x)
+        return absolute(x) if x.dtype in COMPLEX else x if x.dtype[0] in "bu" else super().scalar(x)
 
 
 @op
@@ -158,19 +176,19 @@ class Sign(Unary):
 
 @op
 class Reciprocal(FloatUnary):
-    """``1 / x``, of floats."""
+    """``1 / x``, of floats or complex numbers."""
 
-    ufunc = np.reciprocal
+    ufunc, accepts = np.reciprocal, INEXACT
 
     def scalar(self, x):
-        return apply("divide", literal(1, x.dtype), x)
+        return reciprocal(x) if x.dtype in COMPLEX else apply("divide", literal(1, x.dtype), x)
 
 
 @op
 class Square(Unary):
     """``x * x``."""
 
-    ufunc = np.square
+    ufunc, accepts = np.square, (*NUMBERS, *COMPLEX)
 
     def scalar(self, x):
         return apply("multiply", x, x)

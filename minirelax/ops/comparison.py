@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from minirelax.ir.op import op
+from minirelax.ir.scalar import apply
+from minirelax.ops.complex_scalars import both, either, equal
 from minirelax.ops.elementwise import Binary, Unary
-from minirelax.ops.rules import ANY, FLOATS
+from minirelax.ops.rules import ANY, COMPLEX, EVERY, FLOATS, INEXACT
 
 
 @dataclass(frozen=True)
@@ -28,14 +30,20 @@ class Predicate(Unary):
 class Equal(Comparison):
     """``x == y``; NaN equals nothing."""
 
-    ufunc = np.equal
+    ufunc, accepts = np.equal, EVERY
+
+    def scalar(self, x, y):
+        return equal(x, y) if x.dtype in COMPLEX else super().scalar(x, y)
 
 
 @op
 class NotEqual(Comparison):
     """``x != y``."""
 
-    ufunc = np.not_equal
+    ufunc, accepts = np.not_equal, EVERY
+
+    def scalar(self, x, y):
+        return apply("logical_not", equal(x, y)) if x.dtype in COMPLEX else super().scalar(x, y)
 
 
 @op
@@ -68,23 +76,32 @@ class GreaterEqual(Comparison):
 
 @op
 class Isnan(Predicate):
-    """Is it NaN?"""
+    """Is it NaN?  A complex number is if one of its parts is."""
 
-    ufunc = np.isnan
+    ufunc, accepts = np.isnan, INEXACT
+
+    def scalar(self, x):
+        return either("isnan", x) if x.dtype in COMPLEX else super().scalar(x)
 
 
 @op
 class Isinf(Predicate):
-    """Is it infinite?"""
+    """Is it infinite?  A complex number is if one of its parts is."""
 
-    ufunc = np.isinf
+    ufunc, accepts = np.isinf, INEXACT
+
+    def scalar(self, x):
+        return either("isinf", x) if x.dtype in COMPLEX else super().scalar(x)
 
 
 @op
 class Isfinite(Predicate):
     """Is it neither infinite nor NaN?"""
 
-    ufunc = np.isfinite
+    ufunc, accepts = np.isfinite, INEXACT
+
+    def scalar(self, x):
+        return both("isfinite", x) if x.dtype in COMPLEX else super().scalar(x)
 
 
 @op

@@ -21,11 +21,25 @@ from minirelax.ir.op import Op, op
 from minirelax.ir.scalar import Scalar, apply, cast
 from minirelax.ir.tensor import KernelBuilder, TensorExpr
 from minirelax.ir.types import NUMPY_DTYPES, Tensor
-from minirelax.ops.rules import ANY, FLOATS, NUMBERS, accept, broadcast, broadcast_at, dtype_error, same_dtype
+from minirelax.ops.rules import (
+    COMPLEX,
+    EVERY,
+    FLOATS,
+    NUMBERS,
+    PARTS_HINT,
+    accept,
+    broadcast,
+    broadcast_at,
+    dtype_error,
+    same_dtype,
+)
 
 SAMPLES = {"f": (-2.5, -1.0, -0.5, -0.0, 0.0, 0.3, 0.75, 1.0, 1.5, 2.0, float("inf"), float("-inf"), float("nan")),
            "i": (-128, -7, -3, -2, -1, 0, 1, 2, 3, 5, 7, 100, 127), "u": (0, 1, 2, 3, 4, 5, 6, 7, 8, 100, 200, 254, 255),
-           "b": (False, True)}
+           "b": (False, True),
+           "c": (1 + 2j, -1.5 - 0.5j, complex(0.0, -0.0), complex(-0.0, 3.0), 0.75j, complex(float("inf"), 1.0), -2.5 + 0j,
+                 complex(2.0, float("-inf")), complex(0.3, -0.3), complex(float("nan"), 1.0), complex(1.0, float("nan")), 3 + 4j,
+                 1 + 0j)}
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,7 @@ class Elementwise(Op):
     @classmethod
     def example_dtypes(cls) -> tuple[str, ...]:
         """A few of the accepted dtypes: one of each kind."""
-        return tuple(t for t in ("f32", "f64", "i8", "u8", "bool") if t in cls.accepts)
+        return tuple(t for t in ("f32", "f64", "i8", "u8", "bool", "c64", "c128") if t in cls.accepts)
 
 
 @dataclass(frozen=True)
@@ -118,21 +132,27 @@ class Where(Elementwise):
 
     @classmethod
     def examples(cls):
-        return [(cls(None, None, None), (sample("bool", 2, 3), sample(t, 3), sample(t, 2, 1))) for t in ("f32", "u8", "bool")]
+        dtypes = ("f32", "u8", "bool", "c128")
+        return [(cls(None, None, None), (sample("bool", 2, 3), sample(t, 3), sample(t, 2, 1))) for t in dtypes]
 
 
 @op
 class Cast(Elementwise):
-    """Each element converted to `dtype` as NumPy's ``astype`` converts: floats truncate toward zero, integers wrap."""
+    """Each element converted to `dtype` as NumPy's ``astype`` converts: floats truncate toward zero, integers wrap.
+
+    A complex number is true where it is not 0; it becomes no real number, which NumPy does with a warning: take its real part.
+    """
 
     x: Atom
     dtype: str
-    accepts = ANY
+    accepts = EVERY
 
     def infer(self, x):
         super().infer(x)
         if self.dtype not in NUMPY_DTYPES:
             raise dtype_error(self, (x,), f"there is no dtype {self.dtype}", f"use one of {', '.join(NUMPY_DTYPES)}")
+        if x.dtype in COMPLEX and self.dtype not in (*COMPLEX, "bool"):
+            raise dtype_error(self, (x,), f"{x.dtype} is not converted to {self.dtype}", PARTS_HINT)
         return Tensor(self.dtype, x.shape)
 
     def numpy(self, x):
@@ -146,7 +166,8 @@ class Cast(Elementwise):
         finite = np.array([-3.7, -0.5, 0.0, 0.9, 100.4], np.float32)
         return [(cls(None, to), (x,)) for to, x in (
             ("i32", finite), ("i8", finite), ("f64", finite), ("f32", finite), ("i8", sample("i64", 13) * 100),
-            ("u8", sample("i64", 13)), ("f32", sample("bool", 2, 3)), ("bool", sample("f64", 13)))]
+            ("u8", sample("i64", 13)), ("f32", sample("bool", 2, 3)), ("bool", sample("f64", 13)), ("bool", sample("c64", 13)),
+            ("c128", sample("c64", 13)), ("c64", sample("c128", 2, 3)), ("c64", sample("f64", 13)), ("c128", sample("bool", 3)))]
 
 
 def sample(dtype: str, *shape: int) -> np.ndarray:

@@ -53,7 +53,7 @@ class Matmul(Op):
         shapes = (((2, 3), (3, 5)), ((7, 2, 3), (3, 5)), ((2, 1, 2, 3), (3, 3, 5)), ((2, 1), (1, 3)), ((1, 3), (3, 1)),
                   ((2, 0), (0, 3)))
         return [(cls(None, None), (finite("f32", *a), finite("f32", *b))) for a, b in shapes] + [
-            (cls(None, None), (finite(t, 2, 3), finite(t, 3, 5))) for t in ("i8", "i64", "f64", "bool")]
+            (cls(None, None), (finite(t, 2, 3), finite(t, 3, 5))) for t in ("i8", "i64", "f64", "bool", "c64", "c128")]
 
 
 @op
@@ -110,7 +110,8 @@ class Einsum(Op):
             return cls((None,) * len(shapes), subscripts), tuple(finite(dtype, *s) for s in shapes)
         return [case("ij,jk->ik", (2, 3), (3, 5)), case("bik,bjk->bij", (2, 3, 5), (2, 7, 5)), case("ii->i", (3, 3)),
                 case("ii->", (3, 3)), case("ij->ji", (2, 3)), case("i,j,k->kji", (2,), (3,), (5,)), case(",i->i", (), (3,)),
-                case("ij,kj,j->", (2, 1), (5, 3), (3,)), case("ij,jk->ik", (2, 3), (3, 5), dtype="bool"), case("ij->i", (2, 0)),
+                case("ij,kj,j->", (2, 1), (5, 3), (3,)), case("ij,jk->ik", (2, 3), (3, 5), dtype="bool"),
+                case("ij,jk->ik", (2, 3), (3, 5), dtype="c64"), case("i,j->ij", (2,), (3,), dtype="c128"), case("ij->i", (2, 0)),
                 case("ij,ij->i", (2, 3), (2, 3), dtype="i8")]
 
 
@@ -127,4 +128,4 @@ def product_of(factors: list[Scalar]) -> Scalar:
 def finite(dtype: str, *shape: int) -> np.ndarray:
     """Sample values without infinities."""
     values = sample(dtype, *shape)
-    return np.nan_to_num(values, nan=1.0, posinf=2.0, neginf=-2.0) if dtype[0] == "f" else values
+    return np.nan_to_num(values, nan=1.0, posinf=2.0, neginf=-2.0) if dtype[0] in "fc" else values

@@ -8,14 +8,14 @@ import numpy as np
 from minirelax.ir.op import op
 from minirelax.ir.scalar import apply, cast
 from minirelax.ops.elementwise import Binary, Elementwise, Unary, sample
-from minirelax.ops.rules import ANY, INTEGERS
+from minirelax.ops.rules import EVERY, INTEGERS
 
 
 @dataclass(frozen=True)
 class Logical(Elementwise):
     """A function of truth values: an operand of another dtype is true where it is not 0."""
 
-    accepts, result = ANY, "bool"
+    accepts, result = EVERY, "bool"
 
     def scalar(self, *args):
         return apply(self.opname(), *(cast(a, "bool") for a in args), dtype="bool")

@@ -20,7 +20,7 @@ from minirelax.ir.scalar import apply, index_scalar
 from minirelax.ir.tensor import KernelBuilder, TensorExpr
 from minirelax.ir.types import Tensor
 from minirelax.ops.elementwise import sample
-from minirelax.ops.rules import ANY, FLOATS, NUMBERS, accept, check_axes, shape_error, tensors
+from minirelax.ops.rules import ANY, COMPLEX, FLOATS, NUMBERS, accept, check_axes, shape_error, tensors
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Reduction(Op):
 
     @classmethod
     def examples(cls):
-        dtypes = [t for t in ("f64", "i64", "u8", "bool") if t in cls.accepts]
+        dtypes = [t for t in ("f64", "i64", "u8", "bool", "c64", "c128") if t in cls.accepts]
         cases = [((2, 3, 5), (0, 2), True), ((3,), (0,), False), ((2, 1), (1,), True), ((0, 3), (1,), False), ((2, 3), (), False)]
         return [(cls(None, (1,)), (sample(t, 2, 13),)) for t in dtypes] + [
             (cls(None, axes, keepdims), (sample(dtypes[0], *shape),)) for shape, axes, keepdims in cases]
@@ -63,14 +63,14 @@ class Reduction(Op):
 class Sum(Reduction):
     """The sum over `axes`, in the dtype of `x`; 0 of no elements."""
 
-    ufunc, accepts, reduction = np.add, NUMBERS, "sum"
+    ufunc, accepts, reduction = np.add, (*NUMBERS, *COMPLEX), "sum"
 
 
 @op
 class Prod(Reduction):
     """The product over `axes`, in the dtype of `x`; 1 of no elements."""
 
-    ufunc, accepts, reduction = np.multiply, NUMBERS, "prod"
+    ufunc, accepts, reduction = np.multiply, (*NUMBERS, *COMPLEX), "prod"
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,7 @@ class Position(Op):
 
     def infer(self, x: Tensor) -> Tensor:
         tensors(self, (x,))
+        accept(self, (x,), x.dtype, ANY)
         check_axes(self, (x,), (self.axis,), len(x.shape))
         if x.shape[self.axis] == 0:
             fact = f"attempt to get {self.opname()} of an empty sequence"

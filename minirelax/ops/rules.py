@@ -20,16 +20,21 @@ from minirelax.ir.dim import Dim
 from minirelax.ir.graph import Const, Var, operand_names
 from minirelax.ir.op import Op
 from minirelax.ir.scalar import Scalar
+from minirelax.ir.syntax import number_text
 from minirelax.ir.tensor import TensorExpr
 from minirelax.ir.types import Shape, Tensor, Tuple, Type
 
 FLOATS = ("f32", "f64")
 SIGNED = ("i8", "i16", "i32", "i64")
 INTEGERS = (*SIGNED, "u8", "u16", "u32", "u64")
-NUMBERS = (*INTEGERS, *FLOATS)
+NUMBERS = (*INTEGERS, *FLOATS)                     # with an order: real numbers
 ANY = ("bool", *NUMBERS)
+COMPLEX = ("c64", "c128")
+INEXACT = (*FLOATS, *COMPLEX)
+EVERY = (*ANY, *COMPLEX)
 
 MATCH_CAST = "if they are equal at run time, say so with match_cast"
+PARTS_HINT = "complex numbers have no order, and no one real number to convert to: take x.real, x.imag or np.abs(x)"
 SAY_TYPE = 'say what it is: match_cast(x, f32["n"])'
 _AS_ARRAY = {Tuple: "take the arrays out of the tuple", Shape: "make it an array: shape_to_tensor(s)"}
 
@@ -46,7 +51,8 @@ def same_dtype(op: Op, types: Sequence[Type]) -> str:
 def accept(op: Op, types: Sequence[Type], dtype: str, allowed: Iterable[str]) -> str:
     """`dtype`, if it is among `allowed`.  Raises DTypeError otherwise."""
     if dtype not in allowed:
-        raise dtype_error(op, types, f"not defined for {dtype}", f"cast to one of {', '.join(allowed)}: x.astype(...)")
+        hint = f"cast to one of {', '.join(allowed)}: x.astype(...)" if dtype not in COMPLEX else PARTS_HINT
+        raise dtype_error(op, types, f"not defined for {dtype}", hint)
     return dtype
 
 
@@ -134,7 +140,7 @@ def _operand_texts(op: Op, count: int) -> list[str]:
 
 
 def _operand_text(value: object, placeholder: str) -> str:
-    return value.name if isinstance(value, Var) else repr(value.value) if isinstance(value, Const) else placeholder
+    return value.name if isinstance(value, Var) else number_text(value.value) if isinstance(value, Const) else placeholder
 
 
 def _differ(a: Dim, b: Dim) -> str:

@@ -14,7 +14,7 @@ from minirelax.ir.graph import Atom
 from minirelax.ir.op import Op, op
 from minirelax.ir.types import Tensor
 from minirelax.ops.elementwise import sample
-from minirelax.ops.rules import ANY, NUMBERS, accept, check_axes, same_dtype, shape_error, tensors
+from minirelax.ops.rules import ANY, COMPLEX, NUMBERS, accept, check_axes, same_dtype, shape_error, tensors
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class AlongAxis(Op):
 
     @classmethod
     def examples(cls):
-        return [(cls(None, axis), (sample(t, *shape),)) for t in ("f64", "i8", "bool") if t in cls.accepts
+        return [(cls(None, axis), (sample(t, *shape),)) for t in ("f64", "i8", "bool", "c64") if t in cls.accepts
                 for shape, axis in (((5,), 0), ((2, 7), 1), ((7, 2), 0), ((0, 3), 0))]
 
 
@@ -62,7 +62,7 @@ class Argsort(AlongAxis):
 class Cumsum(AlongAxis):
     """Running sums along `axis`, in the dtype of `x`."""
 
-    accepts = NUMBERS
+    accepts = (*NUMBERS, *COMPLEX)
 
     def numpy(self, x):
         return np.cumsum(x, axis=self.axis, dtype=x.dtype)
@@ -72,7 +72,7 @@ class Cumsum(AlongAxis):
 class Cumprod(AlongAxis):
     """Running products along `axis`, in the dtype of `x`."""
 
-    accepts = NUMBERS
+    accepts = (*NUMBERS, *COMPLEX)
 
     def numpy(self, x):
         return np.cumprod(x, axis=self.axis, dtype=x.dtype)

@@ -7,7 +7,9 @@ import numpy as np
 
 from minirelax.ir.op import op
 from minirelax.ir.scalar import apply, literal
+from minirelax.ops.complex_scalars import exp as complex_exp
 from minirelax.ops.elementwise import FloatBinary, FloatUnary
+from minirelax.ops.rules import COMPLEX, INEXACT
 
 
 @op
@@ -26,9 +28,12 @@ class Cbrt(FloatUnary):
 
 @op
 class Exp(FloatUnary):
-    """e to the power of `x`."""
+    """e to the power of `x`, a float or a complex number."""
 
-    ufunc = np.exp
+    ufunc, accepts = np.exp, INEXACT
+
+    def scalar(self, x):
+        return complex_exp(x) if x.dtype in COMPLEX else super().scalar(x)
 
 
 @op

@@ -75,6 +75,8 @@ def match(pattern: object, value: object, definitions: dict[Var, Expr], found: d
             pairs = zip(pattern, value, strict=False)
             return len(value) == len(pattern) and all(match(p, v, definitions, found) for p, v in pairs)
         case int() | float() if isinstance(value, Const):
+            if isinstance(value.value, complex):  # no law of a number holds for complex ones without a thought
+                return False
             return value.value == pattern and math.copysign(1, value.value) == math.copysign(1, pattern)
     return pattern == value
 

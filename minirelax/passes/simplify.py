@@ -2,7 +2,7 @@
 
 Every law here is exact in IEEE arithmetic, infinities, NaN and signed zeros included: ``x - 0.0`` is `x`, but ``x + 0.0`` is
 not (for ``-0.0``), and ``power(x, 0.5)`` is not ``sqrt(x)`` (for ``-inf``).  Dividing by a power of two is multiplying by its
-reciprocal, as both round the same number.
+reciprocal, as both round the same number.  A product of complex numbers by one is more than one product of numbers: those stay.
 
 >>> from minirelax.ir.parser import parse
 >>> before = parse('''
@@ -32,7 +32,7 @@ import math
 
 from minirelax.errors import CompileError
 from minirelax.ir.graph import Atom, Const, Expr, Function, MatchCast, Var
-from minirelax.ir.types import NUMPY_DTYPES, is_known
+from minirelax.ir.types import NUMPY_DTYPES, PARTS, is_known
 from minirelax.ops.arithmetic import Absolute, Add, Divide, Maximum, Minimum, Multiply, Negative, Power, Square, Subtract
 from minirelax.ops.create import Full
 from minirelax.ops.elementwise import Cast, Elementwise, Where
@@ -41,6 +41,7 @@ from minirelax.ops.linalg import Matmul
 from minirelax.ops.logic import LogicalNot
 from minirelax.ops.movement import BroadcastTo, Concatenate, Reshape, Transpose
 from minirelax.ops.reduce import Reduction
+from minirelax.ops.rules import COMPLEX
 from minirelax.passes.base import function_pass
 from minirelax.passes.move_axes import movement_rules
 from minirelax.passes.rules import rewrite, rule
@@ -49,17 +50,17 @@ from minirelax.passes.strength import STRENGTH_FUNCTIONS, STRENGTH_RULES
 
 @rule(lambda x: Multiply(x, 1))
 def times_one(x):
-    return x
+    return real_only(x)
 
 
 @rule(lambda x: Multiply(1, x))
 def one_times(x):
-    return x
+    return real_only(x)
 
 
 @rule(lambda x: Divide(x, 1))
 def over_one(x):
-    return x
+    return real_only(x)
 
 
 @rule(lambda x: Power(x, 1))
@@ -81,7 +82,7 @@ def minus_zero(x):
 @rule(lambda x, c: Add(x, c))
 def plus_zero(x, c):
     """Adding zero changes nothing; for floats that is -0.0, since -0.0 + 0.0 is 0.0."""
-    zero = isinstance(c, Const) and c.value == 0 and c.dtype != "bool"
+    zero = isinstance(c, Const) and c.value == 0 and c.dtype != "bool" and c.dtype not in COMPLEX
     return x if zero and (c.dtype[0] != "f" or math.copysign(1, c.value) < 0) else None
 
 
@@ -119,7 +120,7 @@ def absolute_twice(x):
 @rule(lambda x, c: Divide(x, c))
 def over_power_of_two(x, c):
     """Both round the same real number, if the reciprocal is exact."""
-    if not isinstance(c, Const) or not math.isfinite(c.value) or c.value == 0:
+    if not isinstance(c, Const) or c.dtype in COMPLEX or not math.isfinite(c.value) or c.value == 0:
         return None
     fraction, exponent = math.frexp(c.value)
     exact = abs(fraction) == 0.5 and abs(exponent) < (120 if c.dtype == "f32" else 1000)
@@ -271,11 +272,20 @@ def match_nothing(value: Expr, definitions: dict[Var, Expr]) -> Atom | None:
 FUNCTIONS = (broadcast_by_itself, reduce_nothing, match_nothing, *STRENGTH_FUNCTIONS)
 
 
+def real_only(x: Atom) -> Atom | None:
+    """`x`, unless it is complex: a product by 1 has ``0 * inf`` in it, which is NaN."""
+    return None if x.type.dtype in COMPLEX else x
+
+
 def holds(wide: str, narrow: str) -> bool:
     """Is every value of dtype `narrow` a value of dtype `wide`?"""
     w, n = NUMPY_DTYPES[wide], NUMPY_DTYPES[narrow]
     if w == n or n.kind == "b":
         return True
+    if w.kind == "c":
+        return n.itemsize <= w.itemsize if n.kind == "c" else holds(PARTS[wide], narrow)
+    if n.kind == "c":
+        return False
     if w.kind == "f":
         return n.itemsize <= w.itemsize if n.kind == "f" else n.itemsize <= w.itemsize // 2
     signs = (w.kind, n.kind)

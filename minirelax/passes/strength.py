@@ -58,7 +58,7 @@ def remainder_by_mask(x, c):
 
 @rule(lambda x: Subtract(x, x))
 def minus_itself(x):
-    return None if x.type.dtype[0] == "f" else filled_like(x, 0)
+    return None if x.type.dtype[0] in "fc" else filled_like(x, 0)
 
 
 @rule(lambda x: BitwiseXor(x, x))
@@ -93,8 +93,8 @@ def differs_from_itself(x):
 
 @rule(lambda x: Absolute(Square(x)))
 def absolute_square(x):
-    """Not for signed integers, whose square wraps around to negative numbers."""
-    return None if x.type.dtype[0] == "i" else Square(x)
+    """Not for signed integers, whose square wraps around to negative numbers, nor for complex numbers."""
+    return None if x.type.dtype[0] in "ic" else Square(x)
 
 
 STRENGTH_RULES = (
@@ -153,7 +153,7 @@ def filled_like(x: Atom, value: int, dtype: str = "") -> Expr | Atom | None:
     dtype, shape = dtype or x.type.dtype, x.type.shape
     if dtype is None or shape is None or None in shape:
         return None
-    number = Const({"f": float, "b": bool}.get(dtype[0], int)(value), dtype)
+    number = Const({"f": float, "b": bool, "c": complex}.get(dtype[0], int)(value), dtype)
     return Full(number, shape) if shape else number
 
 

@@ -108,6 +108,8 @@ def _leaves(type_: Type, value: object) -> Iterable[np.ndarray]:
 
 def _close(want: np.ndarray, got: np.ndarray) -> np.ndarray:
     """Where the values agree."""
+    if want.dtype.kind == "c":
+        return _close(want.real, got.real) & _close(want.imag, got.imag)
     if want.dtype.kind != "f":
         return want == got
     finite = want[np.isfinite(want)]
@@ -119,7 +121,7 @@ def _close(want: np.ndarray, got: np.ndarray) -> np.ndarray:
 def _largest(want: np.ndarray, got: np.ndarray, wrong: np.ndarray) -> str:
     """The largest difference, in words."""
     with np.errstate(all="ignore"):
-        size = np.abs(np.subtract(got, want, dtype=np.float64))
+        size = np.abs(np.subtract(got, want, dtype=np.complex128 if want.dtype.kind == "c" else np.float64))
     size = np.where(wrong, np.where(np.isnan(size), np.inf, size), -1)
     at = np.unravel_index(np.argmax(size), size.shape)
     place = f" at [{', '.join(map(str, at))}]" if at else ""

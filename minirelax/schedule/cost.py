@@ -75,6 +75,9 @@ _CHEAP = {
     "reciprocal",
     "fmax",
     "fmin",
+    "complex",
+    "real",
+    "imag",
 }
 TILE = 20_000_000  # picoseconds of work that make a tile worth claiming
 

@@ -30,7 +30,8 @@ Isa = Literal["avx512", "avx2", "sse", "neon", "generic"]
 # Bytes in a vector register, and how many of them the instruction set has.  "generic" assumes the least that any
 # 64-bit processor offers; LLVM splits or scalarises what the processor lacks.
 _VECTORS = {"avx512": (64, 32), "avx2": (32, 16), "sse": (16, 16), "neon": (16, 32), "generic": (16, 16)}
-_ITEM_BYTES = {"bool": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "f32": 4, "i64": 8, "u64": 8, "f64": 8}
+_ITEM_BYTES = {"bool": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "f32": 4, "i64": 8, "u64": 8, "f64": 8} | {
+    "c64": 8, "c128": 16}
 _CPU_FOLDER = Path("/sys/devices/system/cpu")
 
 

@@ -27,6 +27,7 @@ from minirelax.errors import (
 )
 
 X = np.ones((3, 4), np.float32)
+Z = np.ones(3, np.complex64)
 PACKAGE = Path(mr.__file__).parent
 CALL = "call(*args)"  # the line below that calls the compiled function
 
@@ -364,6 +365,40 @@ def both(x):
 
 
 @mr.jit
+def smaller(x, y):
+    return x < y
+
+
+@mr.jit
+def largest_complex(x):
+    return np.max(x)
+
+
+@mr.jit
+def rounded_down(x):
+    return np.floor(x)
+
+
+@mr.jit
+def as_floats(x):
+    return x.astype(np.float32)
+
+
+@mr.jit
+def stored(x, z):
+    x = x.copy()
+    x[0, 0] = z[0]
+    return x
+
+
+@mr.jit
+def imaginary(x):
+    x = x.copy()
+    x.imag = 1
+    return x
+
+
+@mr.jit
 def joined(x, y):
     return np.concatenate([x, y])
 
@@ -607,18 +642,44 @@ NumPy asked for the elements of a traced array (f32[n]): not known while the fun
 add_declared: argument x: expected f32[n, 4], got an array of shape (3, 4): dtype float64, not float32
   at test_bad_input.py   {CALL}
   hint: convert it: x.astype(np.float32)"""),
-    "complex": (add, (X, X.astype(complex)), DTypeError, f"""\
-argument y: an array of dtype complex128 cannot be compiled
+    "half precision": (add, (X, X.astype(np.float16)), DTypeError, f"""\
+argument y: an array of dtype float16 cannot be compiled
   at test_bad_input.py   {CALL}
-  hint: use bool, an integer type, float32 or float64: x.astype(np.float32)"""),
+  hint: use bool, an integer type, float32, float64, complex64 or complex128: x.astype(np.float32)"""),
     "objects": (add, (np.array([1, None]), X), DTypeError, f"""\
 argument x: an array of dtype object cannot be compiled
   at test_bad_input.py   {CALL}
-  hint: use bool, an integer type, float32 or float64: x.astype(np.float32)"""),
+  hint: use bool, an integer type, float32, float64, complex64 or complex128: x.astype(np.float32)"""),
     "an operation that floats do not have": (both, (X,), DTypeError, """\
 np.bitwise_and is not defined for float32, Python int
   at test_bad_input.py   return x & 1
   hint: convert first: x.astype(...)"""),
+    # complex numbers
+    "an order of complex numbers": (smaller, (Z, Z), DTypeError, """\
+less(x, y): not defined for c64
+  where x: c64[n], y: c64[n]
+  at test_bad_input.py   return x < y
+  hint: complex numbers have no order, and no one real number to convert to: take x.real, x.imag or np.abs(x)"""),
+    "the largest complex number": (largest_complex, (Z,), DTypeError, """\
+np.max of complex numbers is not supported in a compiled function
+  at test_bad_input.py   return np.max(x)
+  hint: compute with x.real and x.imag, or with np.abs(x)"""),
+    "a function that complex numbers do not have": (rounded_down, (Z,), DTypeError, """\
+np.floor is not defined for complex64
+  at test_bad_input.py   return np.floor(x)
+  hint: complex numbers have no order, and no one real number to convert to: take x.real, x.imag or np.abs(x)"""),
+    "complex to real": (as_floats, (Z,), DTypeError, """\
+a complex64 is not converted to float32: its imaginary part would be lost
+  at test_bad_input.py   return x.astype(np.float32)
+  hint: take the real part, or the magnitude: x.real, np.abs(x)"""),
+    "complex into a real array": (stored, (X, Z), DTypeError, """\
+a complex64 is not converted to float32: its imaginary part would be lost
+  at test_bad_input.py   x[0, 0] = z[0]
+  hint: take the real part, or the magnitude: x.real, np.abs(x)"""),
+    "an imaginary part of a real array": (imaginary, (X,), DTypeError, """\
+the imaginary part of a real array cannot be written to
+  at test_bad_input.py   x.imag = 1
+  hint: make it complex: x.astype(complex)"""),
     # arguments
     "ragged": (add_declared, ([[1.0, 2.0], [3.0]], X), ArgumentError, f"""\
 argument x: parts of different lengths cannot become an array

@@ -258,7 +258,8 @@ WRITES = "it is to write its outputs, the arguments after the inputs, and to ret
     (lambda x: (x, x[1:]), (f32["_"], f32[3]), "returned f32[2] as result 1", "f32[3] was declared"),
     (lambda x: x[None], f32["_"], "returned f32[1, 3] as result 0", "f32[_] was declared"),
     (lambda x: x.astype(np.float64), f32["_"], "returned f64[3] as result 0", "f32[_] was declared"),
-    (lambda x: x.astype(complex), f32["_"], "returned an array of dtype complex128 as result 0", "f32[_] was declared"),
+    (lambda x: x.astype(complex), f32["_"], "returned c128[3] as result 0", "f32[_] was declared"),
+    (lambda x: x.astype(np.float16), f32["_"], "returned an array of dtype float16 as result 0", "f32[_] was declared"),
     (lambda x: "text", f32["_"], "returned a value of type str as result 0", "f32[_] was declared"),
     (lambda x, out: x.fill(1), f32[3], "raised ValueError: assignment destination is read-only",
      "it was called as wrong(f32[3], f32[3])")])

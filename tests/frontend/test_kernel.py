@@ -394,9 +394,9 @@ USAGE = "call it as decode(codes: u8[n, k], scale: f32[n]); out is what it retur
     (lambda: fill(1, n=1, m=2), ShapeError, "fill: axis 0 of out: f32[n - 2, m] is negative where n = 1, m = 2", ""),
     (lambda: fill(1, n=3, m=-2), ShapeError, "fill: the size m is negative: -2", ""),
     (lambda: fill(1, n=3, m=2.0), ArgumentError, "fill: the size m must be an integer, not float", "x.shape[0], or 16"),
-    (lambda: fill(np.complex64(1), n=3, m=2), DTypeError,
-     "argument value of fill: an array of dtype complex64 cannot be compiled",
-     "use bool, an integer type, float32 or float64: x.astype(np.float32)"),
+    (lambda: fill(np.float16(1), n=3, m=2), DTypeError,
+     "argument value of fill: an array of dtype float16 cannot be compiled",
+     "use bool, an integer type, float32, float64, complex64 or complex128: x.astype(np.float32)"),
 ])
 def test_calls_that_do_not_fit(call, error, what, hint):
     with pytest.raises(error) as e:

@@ -7,11 +7,12 @@ import pytest
 from minirelax.codegen.scalars import ScalarWriter
 from minirelax.codegen.source import Names, SourceWriter
 from minirelax.errors import CodegenError, VerifyError
+from minirelax.ir import execute
 from minirelax.ir.dim import symbol
 from minirelax.ir.functions import FUNCTIONS, complaint
 from minirelax.ir.parse_loops import parse_kernel
 from minirelax.ir.safe_kernel import safe_kernel
-from minirelax.ir.scalar import PREDICATES, apply, load
+from minirelax.ir.scalar import apply, load, natural_dtype
 from minirelax.ir.types import NUMPY_DTYPES
 from minirelax.ir.verify_kernel import verify_kernel
 
@@ -79,7 +80,7 @@ def test_a_loop_of_negative_extent_has_no_rounds():
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_have_code_and_numpys_dtypes(name):
     """The table says for which dtypes a function has code, and gives a result of the dtype that the IR takes for granted."""
-    for dtype in ("bool", "u8", "i16", "i64", "u64", "f32", "f64"):
+    for dtype in ("bool", "u8", "i16", "i64", "u64", "f32", "f64", "c64", "c128"):
         operands = [load(b, (symbol("i"),), dtype) for b in "xy"[: FUNCTIONS[name][0]]]
         try:
             ScalarWriter(SourceWriter(), Names(frozenset()), lambda read: "x[i]", {}).value(apply(name, *operands))
@@ -91,5 +92,6 @@ def test_functions_have_code_and_numpys_dtypes(name):
         assert has_code, f"{name} of {dtype} has no code"
         if name != "erf":
             with np.errstate(all="ignore"):
-                found = getattr(np, name)(*[np.ones(1, NUMPY_DTYPES[dtype])] * len(operands))
-            assert found.dtype == NUMPY_DTYPES["bool" if name in PREDICATES else dtype], name
+                function = execute.FUNCTIONS.get(name) or getattr(np, name)
+                found = function(*[NUMPY_DTYPES[dtype].type(1)] * len(operands))
+            assert found.dtype == NUMPY_DTYPES[natural_dtype(name, tuple(operands))], name

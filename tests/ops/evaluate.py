@@ -84,6 +84,10 @@ def call(function: str, dtype: str, *args):
     match function:
         case "cast":
             return args[0].astype(NUMPY_DTYPES[dtype])
+        case "complex":
+            return np.array(args).view(NUMPY_DTYPES[dtype])[0]
+        case "real" | "imag":
+            return getattr(args[0], function)
         case "where":
             return args[1] if args[0] else args[2]
         case "erf":

@@ -8,7 +8,7 @@ from minirelax.errors import DTypeError, ShapeError
 from minirelax.ir.dim import dim
 from minirelax.ir.graph import Atom, Const, Var
 from minirelax.ir.op import Op, op
-from minirelax.ir.types import Tuple, bool_, f32, f64, i64, u8
+from minirelax.ir.types import Tuple, bool_, c64, f32, f64, i64, u8
 from minirelax.ops import OPS
 
 SHAPES = [
@@ -61,7 +61,14 @@ DTYPES = [
     (OPS["any"](None, (0,)), (f32["n"],), "not defined for f32"),
     (OPS["cholesky"](None), (i64[2, 2],), "not defined for i64"),
     (OPS["where"](None, None, None), (f32[2], f32[2], f32[2]), "needs a bool condition and values of one dtype"),
-    (OPS["cast"](None, "c64"), (f32[2],), "there is no dtype c64"),
+    (OPS["cast"](None, "f16"), (f32[2],), "there is no dtype f16"),
+    (OPS["cast"](None, "f32"), (c64[2],), "c64 is not converted to f32"),
+    (OPS["less"](None, None), (c64[2], c64[2]), "not defined for c64"),
+    (OPS["argmax"](None, 0), (c64[2],), "not defined for c64"),
+    (OPS["real"](None), (f32[2],), "not defined for f32"),
+    (OPS["complex"](None, None), (f32[2], f64[2]), "operands have dtypes f32 and f64"),
+    (OPS["power"](None, None), (c64[2], c64[2]), "a complex power needs a whole constant exponent"),
+    (OPS["complex_function"](None, "floor"), (c64[2],), "there is no function floor of complex numbers"),
     (OPS["take"](None, None, 0), (f32[2], f32[2]), "indices must be integers, not f32"),
     (OPS["compress"](None, None, 0), (i64[2], f32[2]), "the condition must be bool with one axis"),
     (OPS["exp"](None), (Tuple((f32[2],)),), "an operand is Tuple[f32[2]], not an array")]

@@ -22,7 +22,7 @@ SIZES = {f"n{p}": p for p in PRIMES}
 CASES = [pytest.param(op, arrays, id=f"{name}-{i}") for name, cls in OPS.items() for i, (op, arrays) in enumerate(cls.examples())]
 LOOPS = [case for case in CASES if not case.values[0].library]
 EITHER_ZERO = ("fmax", "fmin", "maximum", "minimum", "max", "min")       # which of 0.0 and -0.0 these give, NumPy leaves open
-TOLERANCE = {"f32": 4e-6, "f64": 1e-13}
+TOLERANCE = {"f32": 4e-6, "f64": 1e-13, "c64": 4e-6, "c128": 1e-13}
 
 
 @pytest.fixture(autouse=True)
@@ -127,9 +127,20 @@ def assert_shape(type_: Tensor | Shape, result: np.ndarray | tuple) -> None:
 
 def assert_same(got: np.ndarray, want: np.ndarray, signed_zeros: bool = False) -> None:
     assert got.dtype == want.dtype and got.shape == want.shape
+    if got.dtype.kind == "c":
+        return assert_same_parts(got, want)
     np.testing.assert_allclose(got, want, rtol=TOLERANCE.get(dtype_name(got.dtype), 0), atol=1e-30)
     if signed_zeros and got.dtype.kind == "f":
         assert np.array_equal(np.signbit(got[~np.isnan(want)]), np.signbit(want[~np.isnan(want)]))
+
+
+def assert_same_parts(got: np.ndarray, want: np.ndarray) -> None:
+    """Infinities and NaN are in the same parts; else the distance is small against the number."""
+    tolerance = TOLERANCE[dtype_name(got.dtype)]
+    near = tolerance * np.where(np.isfinite(want), np.abs(want), 0)
+    for g, w in ((got.real, want.real), (got.imag, want.imag)):
+        fine = (np.abs(g - w) <= tolerance * np.abs(w) + near + 1e-30) | (g == w) | (np.isnan(g) & np.isnan(w))
+        assert fine.all(), f"{got[~fine]} in place of {want[~fine]}"
 
 
 def test_symbolic_size_stands_for_its_number():

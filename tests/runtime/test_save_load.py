@@ -472,7 +472,7 @@ STARTS = {
     "a pickled array": ({"constants/c0.npy": npy(np.array([Bomb()]))}, NOT_OURS + "an array that is not"),
     "another shape": ({"weights/p_b.npy": npy(SHIFT)}, INVALID + "argument p_b: expected f32[24]"),
     "another dtype": ({"weights/p_b.npy": npy(np.zeros(24))}, INVALID + "argument p_b: expected f32[24]"),
-    "complex numbers": ({"weights/p_b.npy": npy(np.zeros(24, "c8"))}, NOT_OURS + "an array that is not"),
+    "half precision": ({"weights/p_b.npy": npy(np.zeros(24, "f2"))}, NOT_OURS + "an array that is not"),
     "Fortran's order": ({"weights/p_w.npy": npy(np.asfortranarray(WEIGHTS["w"]))}, NOT_OURS + "an array"),
     "more than its size": ({"weights/p_b.npy": npy(WEIGHTS["b"]) + b"\0"}, NOT_OURS + "an array"),
     "a huge array": ({"weights/p_b.npy": huge_header()}, NOT_OURS + "an array that is not of its size"),

@@ -11,6 +11,7 @@ from minirelax.frontend import operands
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.registry import function
 from minirelax.frontend.operands import as_dtype, asarray, axis_number, broadcast_shape, conform, promoted_arrays, require_equal
+from minirelax.frontend.ufuncs import call_ufunc
 from minirelax.frontend.views import reshape
 from minirelax.ir.dim import product
 
@@ -53,19 +54,19 @@ def dot(a, b):
 
 @function("vdot")
 def vdot(a, b, /):
-    """The inner product of the flattened arrays."""
-    x, y = asarray(a).ravel(), asarray(b).ravel()
+    """The inner product of the flattened arrays, the first one conjugated."""
+    x, y = call_ufunc(np.conjugate, (asarray(a),)).ravel(), asarray(b).ravel()
     return matmul(x, y)
 
 
 @function("vecdot", "linalg.vecdot")
 def vecdot(x1, x2, /, *, axis=-1):
-    """Inner products along an axis; the others broadcast."""
+    """Inner products along an axis, the first vectors conjugated; the others broadcast."""
     from minirelax.frontend.functions.move import moveaxis
 
     x, y = (moveaxis(v, axis, -1) for v in promoted_arrays(x1, x2))
     require_equal(x.dims[-1], y.dims[-1], "vecdot: the axes summed over have sizes")
-    return matmul(x[..., None, :], y[..., :, None])[..., 0, 0]
+    return matmul(call_ufunc(np.conjugate, (x,))[..., None, :], y[..., :, None])[..., 0, 0]
 
 
 @function("inner")
@@ -155,7 +156,7 @@ def convolve(a, v, mode="full"):
 def correlate(a, v, mode="valid"):
     """The cross-correlation of two sequences, the second of a known size (a guard)."""
     x, y = promoted_arrays(a, v)
-    return _convolved(x, y[::-1], mode)
+    return _convolved(x, call_ufunc(np.conjugate, (y[::-1],)), mode)
 
 
 def _convolved(x: TracedArray, y: TracedArray, mode: str) -> TracedArray:

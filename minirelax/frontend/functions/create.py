@@ -86,7 +86,7 @@ def array(object, dtype=None, *, copy=True, ndmin=0):
     return x if x.ndim >= ndmin else x.reshape((1,) * (ndmin - x.ndim) + x.shape)
 
 
-@function("arange", creates=True)
+@function("arange", creates=True, real=True)
 def arange(start, stop=None, step=1, dtype=None, *, device=None):
     """Numbers from `start` in steps, up to but without `stop`."""
     start, stop = (0, start) if stop is None else (start, stop)
@@ -101,7 +101,7 @@ def arange(start, stop=None, step=1, dtype=None, *, device=None):
     return _counted(start, _count(start, stop, int(step)), int(step), "i64" if dtype is None else name_of(dtype))
 
 
-@function("linspace", creates=True)
+@function("linspace", creates=True, real=True)
 def linspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """`num` numbers from `start` to `stop` at equal distances."""
     if not any(map(is_traced, (start, stop, num))):
@@ -201,7 +201,7 @@ def _count(start: object, stop: object, step: int) -> Dim:
 
 def _counted(start: object, count: Dim, step: int, dtype: str) -> TracedArray:
     b = operands.builder()
-    exact = "i64" if dtype[0] in "f" and (start, step) != (0, 1) else dtype
+    exact = "i64" if dtype[0] == "c" or dtype[0] == "f" and (start, step) != (0, 1) else dtype
     numbers = TracedArray(b, b.op("iota", size=count, dtype=exact))
     numbers = numbers if step == 1 else numbers * as_dtype(step, exact)
     numbers = numbers if isinstance(start, int) and start == 0 else numbers + as_dtype(start, exact)

@@ -11,7 +11,7 @@ from minirelax.frontend import operands
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.contract import matmul
 from minirelax.frontend.functions.create import eye
-from minirelax.frontend.functions.reduce import max_, min_, sum_
+from minirelax.frontend.functions.reduce import max_, min_, squared, sum_
 from minirelax.frontend.functions.registry import function
 from minirelax.frontend.operands import as_dtype, asarray, axes_tuple, broadcast_shape, conform, promoted_arrays, require_equal
 from minirelax.frontend.promotion import floating
@@ -25,7 +25,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
     axes = axes_tuple(axis, x.ndim)
     size = call_ufunc(np.absolute, (x,))
     if ord is None or (ord == "fro" and len(axes) == 2) or (ord == 2 and len(axes) == 1):
-        return call_ufunc(np.sqrt, (sum_(x * x, axes, keepdims=keepdims),))
+        return call_ufunc(np.sqrt, (sum_(squared(x), axes, keepdims=keepdims),))
     if len(axes) == 1:
         return _vector_norm(size, ord, axes, keepdims)
     if len(axes) == 2 and ord in (1, -1, np.inf, -np.inf):
@@ -43,7 +43,7 @@ def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
     x = _floats(x)
     axes = axes_tuple(axis, x.ndim)
     if ord == 2:
-        return call_ufunc(np.sqrt, (sum_(x * x, axes, keepdims=keepdims),))
+        return call_ufunc(np.sqrt, (sum_(squared(x), axes, keepdims=keepdims),))
     return _vector_norm(call_ufunc(np.absolute, (x,)), ord, axes, keepdims)
 
 
@@ -53,7 +53,7 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     return norm(x, ord, (-2, -1), keepdims)
 
 
-@function("linalg.matrix_power")
+@function("linalg.matrix_power", real=True)
 def matrix_power(a, n):
     """A square matrix times itself, `n` times; a negative `n` takes the inverse."""
     x = _square(a)
@@ -76,26 +76,26 @@ def multi_dot(arrays):
     return functools.reduce(matmul, arrays)
 
 
-@function("linalg.inv")
+@function("linalg.inv", real=True)
 def inv(a):
     """The inverse of square matrices."""
     return _library("inv", _square(_floats(a)))
 
 
-@function("linalg.det")
+@function("linalg.det", real=True)
 def det(a):
     """The determinant of square matrices."""
     return _library("det", _square(_floats(a)))
 
 
-@function("linalg.cholesky")
+@function("linalg.cholesky", real=True)
 def cholesky(a, /, *, upper=False):
     """The triangular factor of positive definite matrices."""
     found = _library("cholesky", _square(_floats(a)))
     return found.mT if upper else found
 
 
-@function("linalg.solve")
+@function("linalg.solve", real=True)
 def solve(a, b):
     """The solution of linear systems."""
     x, y = promoted_arrays(a, b)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from minirelax.errors import ArgumentError, ShapeError, UnsupportedError
 from minirelax.frontend import operands
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.functions.registry import function
 from minirelax.frontend.operands import as_dtype, asarray, axes_tuple, axis_number, broadcast_shape, require_equal, shape_dims
 from minirelax.frontend.promotion import name_of
+from minirelax.frontend.ufuncs import call_ufunc
 from minirelax.frontend.views import BroadcastView, ReshapeView, TransposeView
 from minirelax.ir.dim import Dim, floordiv, mod, names, product
 
@@ -220,26 +223,41 @@ def size(a, axis=None):
 
 @function("real")
 def real(val):
-    """The array itself: there are no complex numbers."""
-    return asarray(val)
+    """The real parts; of real numbers, the array itself."""
+    return asarray(val).real
+
+
+@function("imag")
+def imag(val):
+    """The imaginary parts; of real numbers, zeros."""
+    return asarray(val).imag
+
+
+@function("angle")
+def angle(z, deg=False):
+    """The angle of each number from the positive real axis, in radians or in degrees."""
+    x = asarray(z)
+    real_, imag_ = (x.real, x.imag) if iscomplexobj(x) else (x, 0)
+    found = call_ufunc(np.arctan2, (imag_, real_))
+    return found * (180 / np.pi) if deg else found
 
 
 @function("conj", "conjugate")
 def conjugate(x, /):
-    """A copy: there are no complex numbers."""
-    return asarray(x).copy()
+    """The imaginary part of each number negated."""
+    return call_ufunc(np.conjugate, (asarray(x),))
 
 
 @function("iscomplexobj")
 def iscomplexobj(x):
-    """False: there are no complex numbers."""
-    return False
+    """Is the dtype a complex one?"""
+    return asarray(x).dtype.kind == "c"
 
 
 @function("isrealobj")
 def isrealobj(x):
-    """True: there are no complex numbers."""
-    return True
+    """Is the dtype a real one?"""
+    return asarray(x).dtype.kind != "c"
 
 
 def _each(arrays, fn):

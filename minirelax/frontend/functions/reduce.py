@@ -16,7 +16,7 @@ from minirelax.frontend.promotion import accumulator, floating, name_of
 from minirelax.frontend.ufuncs import call_ufunc, emit
 from minirelax.frontend.views import reshape
 from minirelax.ir.dim import product
-from minirelax.ir.types import NUMPY_DTYPES
+from minirelax.ir.types import NUMPY_DTYPES, PARTS
 
 
 @function("sum")
@@ -37,13 +37,13 @@ def prod(a, axis=None, dtype=None, keepdims=False, initial=None, where=True):
     return _combined(_reduce("prod", _where(where, x, 1), axis, keepdims), np.multiply, initial)
 
 
-@function("max", "amax")
+@function("max", "amax", real=True)
 def max_(a, axis=None, keepdims=False, initial=None, where=True):
     """The largest element; NaN if any is.  Raises ShapeError (a ValueError) for no elements, unless there is an `initial`."""
     return _extreme("max", np.maximum, asarray(a), axis, keepdims, initial, where)
 
 
-@function("min", "amin")
+@function("min", "amin", real=True)
 def min_(a, axis=None, keepdims=False, initial=None, where=True):
     """The smallest element; NaN if any is.  Raises ShapeError (a ValueError) for no elements, unless there is an `initial`."""
     return _extreme("min", np.minimum, asarray(a), axis, keepdims, initial, where)
@@ -61,13 +61,13 @@ def all_(a, axis=None, keepdims=False, where=True):
     return _reduce("all", _where(where, as_dtype(a, "bool"), True), axis, keepdims)
 
 
-@function("argmax")
+@function("argmax", real=True)
 def argmax(a, axis=None, keepdims=False):
     """Where the largest element is: the first one, or the first NaN."""
     return _position("argmax", asarray(a), axis, keepdims)
 
 
-@function("argmin")
+@function("argmin", real=True)
 def argmin(a, axis=None, keepdims=False):
     """Where the smallest element is: the first one, or the first NaN."""
     return _position("argmin", asarray(a), axis, keepdims)
@@ -90,11 +90,10 @@ def var(a, axis=None, dtype=None, ddof=0, keepdims=False, *, mean=None, correcti
     x = as_dtype(x, name_of(dtype) if dtype is not None else floating(x.type.dtype))
     distance = x - (_mean(x, axis) if mean is None else mean)
     ddof = ddof if correction is None else correction
-    squares = _reduce("sum", distance * distance, axis, keepdims)
-    total = count(x, axis)
-    return squares / (
-        call_ufunc(np.maximum, (total - as_dtype(ddof, x.type.dtype), as_dtype(0, x.type.dtype))) if ddof else total
-    )
+    squares = _reduce("sum", squared(distance), axis, keepdims)
+    total = count(squares, axis, x)
+    dtype = squares.type.dtype
+    return squares / (call_ufunc(np.maximum, (total - as_dtype(ddof, dtype), as_dtype(0, dtype))) if ddof else total)
 
 
 @function("std")
@@ -103,7 +102,7 @@ def std(a, axis=None, dtype=None, ddof=0, keepdims=False, *, mean=None, correcti
     return call_ufunc(np.sqrt, (var(a, axis, dtype, ddof, keepdims, mean=mean, correction=correction),))
 
 
-@function("ptp")
+@function("ptp", real=True)
 def ptp(a, axis=None, keepdims=False):
     """Largest minus smallest element."""
     return max_(a, axis, keepdims) - min_(a, axis, keepdims)
@@ -131,9 +130,15 @@ def average(a, axis=None, weights=None, *, keepdims=False):
     return sum_(x * w, axis, keepdims=keepdims) / sum_(w, axis, keepdims=keepdims)
 
 
-def count(x: TracedArray, axis: object) -> TracedArray:
-    """How many elements a reduction over `axis` combines, in the dtype of `x`."""
-    total = x.builder.number(product([x.dims[i] for i in axes_tuple(axis, x.ndim)]))
+def squared(x: TracedArray) -> TracedArray:
+    """The square of each magnitude."""
+    return x * x if x.type.dtype not in PARTS else x.real * x.real + x.imag * x.imag
+
+
+def count(x: TracedArray, axis: object, over: TracedArray | None = None) -> TracedArray:
+    """How many elements a reduction of `over` (by default of `x`) over `axis` combines, in the dtype of `x`."""
+    over = x if over is None else over
+    total = x.builder.number(product([over.dims[i] for i in axes_tuple(axis, over.ndim)]))
     return as_dtype(total, x.type.dtype)
 
 

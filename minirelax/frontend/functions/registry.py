@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from minirelax.errors import ArgumentError, UnsupportedError
+from minirelax.errors import ArgumentError, DTypeError, UnsupportedError
 from minirelax.frontend.array import TracedArray
 from minirelax.frontend.builder import active
 from minirelax.frontend.operands import is_traced
@@ -23,12 +23,15 @@ ELEMENTS = ("reduce", "statistics", "contract", "linalg")  # modules whose funct
 CREATES: set[str] = set()  # functions that make arrays, which are traced arrays during a trace
 
 
-def function(*names: str, creates: bool = False, eager: Callable | None = None) -> Callable:
-    """Decorator: the traced form of the NumPy functions `names`; `out=` and unknown options are dealt with here."""
+def function(*names: str, creates: bool = False, eager: Callable | None = None, real: bool = False) -> Callable:
+    """Decorator: the traced form of the NumPy functions `names`; `out=` and unknown options are dealt with here.
+
+    `real` says that the function is for real numbers only.
+    """
 
     def register(fn: Callable) -> Callable:
         for name in names:
-            FUNCTIONS[name] = _checked(fn, name)
+            FUNCTIONS[name] = _checked(fn, name, real)
             if creates:
                 CREATES.add(name)
             if eager is not None:
@@ -75,7 +78,7 @@ def _names() -> dict[Callable, str]:
     return {fn: name for name in FUNCTIONS if (fn := numpy_function(name)) is not None}
 
 
-def _checked(fn: Callable, name: str) -> Callable:
+def _checked(fn: Callable, name: str, real: bool = False) -> Callable:
     signature = inspect.signature(fn)
     takes_out = "out" in signature.parameters
     gives_elements = fn.__module__.rpartition(".")[2] in ELEMENTS
@@ -88,12 +91,24 @@ def _checked(fn: Callable, name: str) -> Callable:
         except TypeError as e:
             args, kwargs = _known_options(signature, name, args, kwargs, e)
             out = kwargs.pop("out", None) if not takes_out else out
+        if real:
+            _refuse_complex(name, (*args, *kwargs.values()))
         result = fn(*args, **kwargs)
         if out is not None:
             return store(result, out, name=name)
         return result.as_element() if gives_elements and isinstance(result, TracedArray) else result
 
     return call
+
+
+def _refuse_complex(name: str, args: tuple) -> None:
+    """Raises DTypeError for a complex number among the arguments of a function of real ones."""
+    for a in args:
+        if isinstance(a, list | tuple):
+            _refuse_complex(name, tuple(a))
+        elif isinstance(a, complex) or isinstance(a, TracedArray | np.ndarray | np.generic) and a.dtype.kind == "c":
+            what = f"np.{name} of complex numbers is not supported in a compiled function"
+            raise DTypeError(what, "compute with x.real and x.imag, or with np.abs(x)")
 
 
 def _known_options(signature: inspect.Signature, name: str, args: tuple, kwargs: dict, error: TypeError) -> tuple[tuple, dict]:

@@ -110,21 +110,21 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     return (width * (high + low) / 2.0).sum(at)
 
 
-@function("sort")
+@function("sort", real=True)
 def sort(a, axis=-1, kind=None, *, stable=None):
     """Ascending order along an axis; NaN last."""
     x, at = _line(a, axis)
     return x.derived(x.builder.op("sort", x.atom, axis=at))
 
 
-@function("argsort")
+@function("argsort", real=True)
 def argsort(a, axis=-1, kind=None, *, stable=None):
     """The indices that sort, equal elements in their order."""
     x, at = _line(a, axis)
     return x.derived(x.builder.op("argsort", x.atom, axis=at))
 
 
-@function("searchsorted")
+@function("searchsorted", real=True)
 def searchsorted(a, v, side="left"):
     """Where each value would go into an ascending array."""
     line, values = promoted_arrays(a, v)
@@ -133,13 +133,13 @@ def searchsorted(a, v, side="left"):
     return line.derived(line.builder.op("searchsorted", line.atom, values.atom, side=side))
 
 
-@function("digitize")
+@function("digitize", real=True)
 def digitize(x, bins, right=False):
     """The bin of each value; the bins must ascend."""
     return searchsorted(bins, x, "left" if right else "right")
 
 
-@function("interp")
+@function("interp", real=True)
 def interp(x, xp, fp):
     """Linear interpolation through points with ascending coordinates; constant outside them."""
     x, xs, ys = (as_dtype(v, "f64") for v in (x, xp, fp))

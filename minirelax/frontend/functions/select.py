@@ -51,7 +51,7 @@ def choose(a, choices, mode="raise"):
     return take_along_axis(stack(arrays), _by_mode(index[None], len(arrays), mode), 0)[0]
 
 
-@function("clip")
+@function("clip", real=True)
 def clip(a, a_min=None, a_max=None, *, min=None, max=None):
     """Elements limited to a range; either end may be None."""
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)

@@ -22,7 +22,7 @@ from minirelax.ir.graph import Const, MatchCast
 from minirelax.ir.types import Tensor
 
 
-@function("unique")
+@function("unique", real=True)
 def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True, sorted=True):
     """The distinct elements (or slices along an axis), ascending; if asked, where each is first, which each is, how often."""
     x = asarray(ar)
@@ -37,31 +37,31 @@ def unique(ar, return_index=False, return_inverse=False, return_counts=False, ax
     return results if len(results) > 1 else results[0]
 
 
-@function("unique_values")
+@function("unique_values", real=True)
 def unique_values(x):
     """The distinct elements; each NaN is one."""
     return unique(x, equal_nan=False)
 
 
-@function("unique_counts")
+@function("unique_counts", real=True)
 def unique_counts(x):
     """The distinct elements and how often each occurs."""
     return _result_class("unique_counts")(*unique(x, return_counts=True, equal_nan=False))
 
 
-@function("unique_inverse")
+@function("unique_inverse", real=True)
 def unique_inverse(x):
     """The distinct elements and, for each element, which of them it is."""
     return _result_class("unique_inverse")(*unique(x, return_inverse=True, equal_nan=False))
 
 
-@function("unique_all")
+@function("unique_all", real=True)
 def unique_all(x):
     """The distinct elements, where each stands first, which of them each element is, and how often each occurs."""
     return _result_class("unique_all")(*unique(x, True, True, True, equal_nan=False))
 
 
-@function("bincount")
+@function("bincount", real=True)
 def bincount(x, /, weights=None, minlength=0):
     """How often each of 0, 1, ... occurs, or the sum of the weights of its occurrences."""
     values = counting_numbers(x, "bincount")
@@ -79,7 +79,7 @@ def bincount(x, /, weights=None, minlength=0):
     return sums
 
 
-@function("isin")
+@function("isin", real=True)
 def isin(element, test_elements, assume_unique=False, invert=False):
     """Is each element among the others?"""
     from minirelax.frontend.functions.reduce import any_
@@ -89,13 +89,13 @@ def isin(element, test_elements, assume_unique=False, invert=False):
     return call_ufunc(np.logical_not, (found,)) if invert else found
 
 
-@function("union1d")
+@function("union1d", real=True)
 def union1d(ar1, ar2):
     """The distinct elements of both, ascending."""
     return unique(concatenate((asarray(ar1), asarray(ar2)), axis=None))
 
 
-@function("intersect1d")
+@function("intersect1d", real=True)
 def intersect1d(ar1, ar2, assume_unique=False):
     """The distinct elements that both have, ascending."""
     a, b = promoted_arrays(ar1, ar2)
@@ -103,14 +103,14 @@ def intersect1d(ar1, ar2, assume_unique=False):
     return a[isin(a, b)]
 
 
-@function("setdiff1d")
+@function("setdiff1d", real=True)
 def setdiff1d(ar1, ar2, assume_unique=False):
     """The distinct elements of the first that the second lacks, ascending (or as they are, if said to be distinct)."""
     a = asarray(ar1).ravel() if assume_unique else unique(ar1)
     return a[isin(a, ar2, invert=True)]
 
 
-@function("setxor1d")
+@function("setxor1d", real=True)
 def setxor1d(ar1, ar2, assume_unique=False):
     """The distinct elements that only one of the two has, ascending."""
     from minirelax.frontend.functions.scan import sort

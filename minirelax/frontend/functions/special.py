@@ -22,13 +22,13 @@ def _erf(x):
     return OPS["erf"](None).numpy(x if x.dtype.kind == "f" else x.astype(np.float64))[()]
 
 
-@function("erf", eager=_erf)
+@function("erf", eager=_erf, real=True)
 def erf(x, /):
     """The error function: the probability that a normal variable lies within ``sqrt(2)*x`` deviations, with the sign of `x`."""
     return emit("erf", as_dtype(x, loop(np.exp, (kind(x),))[1]))
 
 
-@function("round", "around")
+@function("round", "around", real=True)
 def round_(a, decimals=0):
     """Rounded to decimals, halves to even."""
     x = asarray(a)
@@ -43,13 +43,13 @@ def round_(a, decimals=0):
     return as_dtype(found / scale if decimals > 0 else found * scale, dtype)
 
 
-@function("fix")
+@function("fix", real=True)
 def fix(x):
     """Rounded toward zero."""
     return call_ufunc(np.trunc, (x,))
 
 
-@function("sinc")
+@function("sinc", real=True)
 def sinc(x):
     """``sin(pi*x) / (pi*x)``, 1 at 0."""
     x = as_dtype(x, floating(asarray(x).type.dtype))
@@ -61,7 +61,7 @@ def sinc(x):
 def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     """Is each pair equal within a tolerance?"""
     x, y = promoted(a, b)
-    if x.dtype.kind != "f":
+    if x.dtype.kind not in "fc":
         x, y = as_dtype(x, "f64"), as_dtype(y, "f64")
     near = call_ufunc(np.absolute, (x - y,)) <= call_ufunc(np.absolute, (y,)) * rtol + atol
     finite = call_ufunc(np.isfinite, (y,))
@@ -86,20 +86,20 @@ def array_equal(a1, a2, equal_nan=False):
     if x.ndim != y.ndim or not all(facts.decide("==", d, e, declared=True) for d, e in zip(x.dims, y.dims, strict=True)):
         return TracedArray(x.builder, as_dtype(False, "bool").atom)
     same = x == y
-    if equal_nan and x.dtype.kind == "f" == y.dtype.kind:
+    if equal_nan and x.dtype.kind in "fc" and y.dtype.kind in "fc":
         same = call_ufunc(
             np.logical_or, (same, call_ufunc(np.logical_and, (call_ufunc(np.isnan, (x,)), call_ufunc(np.isnan, (y,)))))
         )
     return all_(same)
 
 
-@function("isposinf")
+@function("isposinf", real=True)
 def isposinf(x):
     """Is each element infinity?"""
     return asarray(x) == float("inf")
 
 
-@function("isneginf")
+@function("isneginf", real=True)
 def isneginf(x):
     """Is each element minus infinity?"""
     return asarray(x) == float("-inf")
@@ -107,13 +107,11 @@ def isneginf(x):
 
 @function("iscomplex")
 def iscomplex(x):
-    """False everywhere: there are no complex numbers."""
-    x = asarray(x)
-    return x.derived(x.builder.op("full", as_dtype(False, "bool").atom, shape=x.dims))
+    """Where is the imaginary part another number than 0?"""
+    return call_ufunc(np.not_equal, (asarray(x).imag, 0))
 
 
 @function("isreal")
 def isreal(x):
-    """True everywhere: there are no complex numbers."""
-    x = asarray(x)
-    return x.derived(x.builder.op("full", as_dtype(True, "bool").atom, shape=x.dims))
+    """Where is the imaginary part 0?"""
+    return call_ufunc(np.equal, (asarray(x).imag, 0))

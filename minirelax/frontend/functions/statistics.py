@@ -17,38 +17,38 @@ from minirelax.frontend.views import reshape
 from minirelax.ir.dim import product
 
 
-@function("nansum")
+@function("nansum", real=True)
 def nansum(a, axis=None, keepdims=False):
     """The sum of the elements that are not NaN."""
     return sum_(_replace(asarray(a), 0), axis, keepdims=keepdims)
 
 
-@function("nanprod")
+@function("nanprod", real=True)
 def nanprod(a, axis=None, keepdims=False):
     """The product of the elements that are not NaN."""
     return prod(_replace(asarray(a), 1), axis, keepdims=keepdims)
 
 
-@function("nanmax")
+@function("nanmax", real=True)
 def nanmax(a, axis=None, keepdims=False):
     """The largest element that is not NaN; NaN if there is none."""
     return _without_nan(asarray(a), max_, smallest, axis, keepdims)
 
 
-@function("nanmin")
+@function("nanmin", real=True)
 def nanmin(a, axis=None, keepdims=False):
     """The smallest element that is not NaN; NaN if there is none."""
     return _without_nan(asarray(a), min_, largest, axis, keepdims)
 
 
-@function("nanmean")
+@function("nanmean", real=True)
 def nanmean(a, axis=None, keepdims=False):
     """The mean of the elements that are not NaN."""
     x = as_dtype(a, floating(asarray(a).type.dtype))
     return nansum(x, axis, keepdims) / as_dtype(_present(x, axis, keepdims), x.type.dtype)
 
 
-@function("nanvar")
+@function("nanvar", real=True)
 def nanvar(a, axis=None, ddof=0, keepdims=False):
     """The variance of the elements that are not NaN."""
     x = as_dtype(a, floating(asarray(a).type.dtype))
@@ -56,13 +56,13 @@ def nanvar(a, axis=None, ddof=0, keepdims=False):
     return nansum(distance * distance, axis, keepdims) / as_dtype(_present(x, axis, keepdims) - ddof, x.type.dtype)
 
 
-@function("nanstd")
+@function("nanstd", real=True)
 def nanstd(a, axis=None, ddof=0, keepdims=False):
     """The standard deviation of the elements that are not NaN."""
     return call_ufunc(np.sqrt, (nanvar(a, axis, ddof, keepdims),))
 
 
-@function("nan_to_num")
+@function("nan_to_num", real=True)
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     """NaN and infinities replaced by numbers."""
     x = asarray(x)
@@ -79,7 +79,7 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     return x
 
 
-@function("median")
+@function("median", real=True)
 def median(a, axis=None, keepdims=False):
     """The middle element, or the mean of the two; NaN if any is NaN."""
     x, at, restore = _last_line(as_dtype(a, floating(asarray(a).type.dtype)), axis, keepdims)
@@ -89,7 +89,7 @@ def median(a, axis=None, keepdims=False):
     return restore(_unless_nan(mean(_pair(ordered, (n - 1) // 2, n // 2), -1), ordered))
 
 
-@function("quantile")
+@function("quantile", real=True)
 def quantile(a, q, axis=None, method="linear", keepdims=False):
     """The value below which a share `q` of the elements lies, by linear interpolation."""
     if method != "linear":
@@ -111,7 +111,7 @@ def quantile(a, q, axis=None, method="linear", keepdims=False):
     return restore(_unless_nan(lower + (upper - lower) * weight, ordered))
 
 
-@function("percentile")
+@function("percentile", real=True)
 def percentile(a, q, axis=None, method="linear", keepdims=False):
     """The quantile at `q` per cent."""
     return quantile(a, q / 100 if isinstance(q, int | float) else asarray(q) / 100, axis, method, keepdims)
