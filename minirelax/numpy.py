@@ -63,16 +63,20 @@ PLAIN = (
 )
 
 
-class Linalg:
-    """NumPy's ``linalg`` functions that can be traced."""
+class Inner:
+    """NumPy's functions of an inner module, such as ``linalg``, that can be traced."""
+
+    def __init__(self, name: str):
+        self._name = name
 
     def __getattr__(self, name: str):
-        raise _unknown(f"linalg.{name}")
+        raise _unknown(f"{self._name}.{name}")
 
 
 def _unknown(name: str) -> AttributeError:
     where, _, last = f"numpy.{name}".rpartition(".")
-    known = hasattr(np.linalg if where.endswith("linalg") else np, last)
+    inner = name.rpartition(".")[0]
+    known = hasattr(getattr(np, inner) if inner else np, last)
     return AttributeError(
         f"minirelax.{name} does not exist: {where} has no {last}"
         if not known
@@ -86,7 +90,7 @@ def _ufuncs() -> dict[str, np.ufunc]:
     return {name: fn for name, fn in found.items() if fn in SPECIAL or OPNAMES.get(fn.__name__, fn.__name__) in OPS}
 
 
-linalg = Linalg()
+linalg, fft = Inner("linalg"), Inner("fft")
 for _name in (*DTYPES, *PLAIN):
     globals()[_name] = getattr(np, _name)
 bool = np.bool_
@@ -94,9 +98,9 @@ for _name, _fn in _ufuncs().items():
     globals()[_name] = _fn
 for _name in FUNCTIONS:
     _outer, _, _inner = _name.rpartition(".")
-    if _outer == "linalg":
-        setattr(Linalg, _inner, staticmethod(public(_name)))
-    elif not _outer:
+    if _outer:
+        setattr(globals()[_outer], _inner, public(_name))
+    else:
         globals()[_name] = public(_name)
 
 
@@ -106,5 +110,5 @@ def __getattr__(name: str):
     raise _unknown(name)
 
 
-_PRIVATE = ("annotations", "np", "FUNCTIONS", "OPS", "OPNAMES", "SPECIAL", "DTYPES", "PLAIN", "public", "Linalg")
+_PRIVATE = ("annotations", "np", "FUNCTIONS", "OPS", "OPNAMES", "SPECIAL", "DTYPES", "PLAIN", "public", "Inner")
 __all__ = sorted(n for n in globals() if n.isidentifier() and not n.startswith("_") and n not in _PRIVATE)

@@ -10,7 +10,8 @@
 
 The three rules take the operands as arguments and read the attributes from self.  Ops are strict: operands have equal
 dtypes, axes are non-negative; `minirelax.frontend` normalises what users write.  An op without a loop form sets
-``library = True`` in place of `lower`: it becomes a library call of its `numpy` rule.
+``library = True`` in place of `lower`: it becomes a library call of its `numpy` rule; if it has a rule
+``numpy_into(self, x, out)``, too, the compiled program calls that one, to write into memory that is there.
 """
 from __future__ import annotations
 

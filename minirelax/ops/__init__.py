@@ -13,6 +13,7 @@ from minirelax.ops import (
     create,
     data_dependent,
     elementwise,
+    fourier,
     index,
     lapack,
     linalg,
@@ -28,6 +29,7 @@ from minirelax.ops import (
 )
 
 __all__ = [
-    "OPS", "arithmetic", "comparison", "complex", "create", "data_dependent", "elementwise", "index", "lapack", "linalg", "logic",
+    "OPS", "arithmetic", "comparison", "complex", "create", "data_dependent", "elementwise", "fourier", "index", "lapack",
+    "linalg", "logic",
     "movement", "panels", "reduce", "rounding", "scatter", "sequence", "shape", "transcendental",
 ]

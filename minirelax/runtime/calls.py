@@ -289,7 +289,15 @@ class _Call:
     def _library(self, action: Library, arrays) -> None:
         inputs, out = self._arguments(action.args, arrays), [self._memory(placed) for placed in action.out]
         sizes = [int(self.slots[s]) for s in action.sizes]
-        if op := _library_op(action.routine, len(inputs), action.options):
+        op = _library_op(action.routine, len(inputs), action.options)
+        if op and out and hasattr(op, "numpy_into"):
+            try:
+                op.numpy_into(*inputs, *out)
+            except ShapeError as e:
+                where = call_line(self.bound.executable.module, action.routine, action.result)
+                raise ShapeError(e.what, e.hint, where) from None
+            results = ()
+        elif op:
             try:
                 results = op.numpy(*inputs)
             except IndexError as e:

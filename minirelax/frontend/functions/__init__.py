@@ -4,13 +4,27 @@
 (True, True)
 """
 
-from minirelax.frontend.functions import contract, create, join, linalg, move, reduce, scan, select, sets, special, statistics
+from minirelax.frontend.functions import (
+    contract,
+    create,
+    fourier,
+    join,
+    linalg,
+    move,
+    reduce,
+    scan,
+    select,
+    sets,
+    special,
+    statistics,
+)
 from minirelax.frontend.functions.registry import FUNCTIONS, public
 
 __all__ = [
     "FUNCTIONS",
     "contract",
     "create",
+    "fourier",
     "join",
     "linalg",
     "move",
