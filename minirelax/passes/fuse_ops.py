@@ -6,7 +6,7 @@ What is grouped is what saves memory traffic, in phases (after TVM's post-domina
 
 1. epilogue: a contraction takes the pointwise calls up to its post-dominator, if all run over its own axes (bias, gelu,
    residual), and where its rows are short for sure, also calls that make one value of each row, and read such (a norm, a
-   softmax); 2. prologue: a contraction takes a call that only moves (or converts) elements for it, while its
+   softmax; see `ROW_EPILOGUE`); 2. prologue: a contraction takes a call that only moves (or converts) elements for it, while its
    accesses stay linear in the loops' indices; 3. rows: reductions and pointwise calls that share leading axes (softmax,
    layer normalisation) and read each other along them; pointwise calls over the same axes, with several results if
    need be; and any pointwise call whose single reader uses each element once, or that is very cheap; a contraction takes one
@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minirelax.ir.dim import symbol
+from minirelax.ir.dim import product, substitute, symbol
 from minirelax.ir.graph import Atom, CallKernel, Dataflow, Function, Module, Var, fresh_names
 from minirelax.ir.infer import bound_sizes
 from minirelax.ir.loop import Kernel
@@ -60,9 +60,10 @@ from minirelax.passes.recompute import recompute
 from minirelax.passes.share_kernels import rename_block
 
 LARGEST = 256  # calls in a group: a bound on the size of one kernel's code
-# Norms behind products: the product is read while it is in the nearest caches, and never written.  But then threads share its
-# rows only, so a product of very few rows runs on one thread.
-ROW_EPILOGUE = True
+# The longest sum of a product that takes a norm (0: none does).  The product is then never written and read again, but threads
+# can share its rows only, so where there are very few, one thread does it all.  What is saved is a few bytes for each element;
+# what the element costs grows with the sum.  A sum of unknown length counts as short.
+ROW_EPILOGUE = 512
 PROLOGUE = 16  # light operations for an element of a contraction's operand: next to nothing beside the products that it goes into
 
 
@@ -121,10 +122,13 @@ class _Fusion:
             last = end
 
     def _has_short_rows(self, anchor: int) -> bool:
-        """May a tile of this contraction have whole rows, so that values of rows can follow in it?"""
-        g = self.groups
-        block = next(b for b in g.facts[anchor].kernel.blocks if b.reduction is not None)
-        return ROW_EPILOGUE and matrix_roles(block) is not None and is_short_row(g.domain(anchor)[-1], block.value.dtype)
+        """May a tile of this contraction have whole rows, so that values of rows can follow in it, and does that pay?"""
+        g, kernel, call = self.groups, self.groups.facts[anchor].kernel, self.groups.bindings[anchor].value
+        block = next(b for b in kernel.blocks if b.reduction is not None)
+        terms = substitute(product([a.extent for a in block.over]), dict(zip(kernel.sizes, call.sizes, strict=True)))
+        if ROW_EPILOGUE == 0 or (isinstance(terms, int) and terms > ROW_EPILOGUE):
+            return False
+        return matrix_roles(block) is not None and is_short_row(g.domain(anchor)[-1], block.value.dtype)
 
     def _is_pointwise_behind(self, n: int, anchor: int, inside: set[int]) -> bool:
         """Is this pointwise, over the contraction's own axes, where it reads what is inside the group at its own place?"""
