@@ -6,6 +6,9 @@ does not repeat work: when one block reads the value and has no more axes than i
 contraction copies its operand into panels before it uses each element many times, and evaluates it then; what is worth that
 was decided by `fuse_ops`.  A reduction is never repeated.
 
+Of a value that costs and its cheap copy in other places (a transpose) one is kept if there are several readers: the copy, since
+it is where they are.
+
 >>> from minirelax.ir.dim import symbol
 >>> from minirelax.ir.loop import Axis
 >>> from minirelax.ir.scalar import apply, literal, load
@@ -79,6 +82,7 @@ def inline_producers(blocks: list[Block], kept: set[str]) -> list[Block]:
     in one expression count as one.
     """
     result: list[Block | None] = list(blocks)
+    made = {b.buffer: b for b in blocks if b.buffer not in kept and is_definition(b)}
     reads = [_buffers_read(b) for b in blocks]
     writers = Counter(b.buffer for b in blocks)
     for at in range(len(blocks) - 1, -1, -1):
@@ -93,6 +97,7 @@ def inline_producers(blocks: list[Block], kept: set[str]) -> list[Block]:
             and is_definition(producer)
             and all(writers[b] <= 1 for b in (producer.buffer, *reads[at]))
             and _pays(producer, [result[r] for r in readers])
+            and not (len(readers) > 1 and _moves_what_costs(producer, made))
         ):
             for r in readers:
                 result[r] = compose(result[r], producer)
@@ -230,6 +235,24 @@ def _pays(producer: Block, readers: list[Block]) -> bool:
         if s.buffer == producer.buffer
     ]
     return len(places) == 1 and (is_contraction(readers[0]) or not repeats(readers[0], places[0]))
+
+
+def _moves_what_costs(copy: Block, made: dict[str, Block]) -> bool:
+    """Does the block read a value that costs, made in this kernel, at other places than it writes, and each element once?"""
+    moved = [s for s in copy.loads if s.buffer in made and moving(s.indices) != moving(copy.indices)]
+    return any(_costs(made[s.buffer], made) for s in moved if not repeats(copy, s))
+
+
+def _costs(block: Block, made: dict[str, Block]) -> bool:
+    """Is the value, with all that it is made of, worth more than to be computed again?"""
+    seen, total, stack = {block.buffer}, 0, [block]
+    while stack and total <= CHEAP:
+        at = stack.pop()
+        total += cost(at.value)
+        more = _buffers_read(at) & made.keys() - seen
+        seen |= more
+        stack += [made[buffer] for buffer in more]
+    return total > CHEAP
 
 
 def _buffers_read(block: Block) -> frozenset[str]:

@@ -48,6 +48,9 @@ ONE = {
     "several values of each row": (
         lambda x, w: (lambda y: np.max(y, -1) + np.min(y, -1) * np.prod(y, -1))(x @ w), f32["n", "k"], f32["k", 10]),
     "any and all": (lambda x, w: (lambda y: np.any(y > 0, -1) & np.all(y < 1, -1))(x @ w), f32["n", "k"], f32["k", 10]),
+    "a turned value that two readers share": (  # it is kept as it is read, not as it was
+        lambda x, w, r: (lambda y, e: np.tanh(y + e) * np.sum(np.abs(y * e), -1, keepdims=True))(np.tanh(x @ w), np.exp(r).T),
+        f32["n", "k"], f32["k", 10], f32[10, "n"]),
     "rows without elements": (lambda x, w: np.sum(x @ w, axis=-1), f32["n", "k"], f32["k", 0]),
     "nothing to sum": (lambda x, w: softmax(x @ w), f32["n", 0], f32[0, 10]),
 }
