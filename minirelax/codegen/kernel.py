@@ -102,8 +102,12 @@ class KernelSource:
         """The function's header: pointers and sizes out of ``args``."""
         types = self.kernel.buffers
         with self.out.block(f"def {self.function_name}(args, lo, hi, scratch):"):
+            memory = dict(self.kernel.in_place)
             for i, name in enumerate(self.signature.buffers):
-                self.pointer(name, types[name].dtype, f"args[{i}]")
+                if name not in memory:
+                    self.pointer(name, types[name].dtype, f"args[{i}]")
+            for name, out in memory.items():  # one pointer: of two, LLVM would ask whether they overlap, and give up vectors
+                self.out.line(f"{self.buffer(name)} = {self.buffer(out)}")
             if self.bounds or any(True for _ in self._checked_extents()):
                 self.out.line(f"error = ptr_i64(args[{self.signature.error}])")
             for i, size in enumerate(self.signature.sizes):

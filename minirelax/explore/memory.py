@@ -1,8 +1,9 @@
 """The memory plan: which storages a program takes, which tensors live in each over time, and how many bytes that makes.
 
-It is read off a module after the pass ``plan_memory``.  A *step* is a kernel or library call, a branch or a loop; a tensor lives
-from the step that writes it to the last one that reads it or a view of it.  Branches and loop bodies have storages of their
-own; of all that stand equally deep one runs at a time, so they take turns in the same memory.
+It is read off a module after the pass ``plan_memory``. A *step* is a kernel or library call, a branch or a loop; a tensor lives
+from the step that writes it to the last one that reads it or a view of it; one that is written over another has its place.
+Branches and loop bodies have storages of their own; of all that stand equally deep one runs at a time, so they take turns in
+the same memory.
 """
 from __future__ import annotations
 
@@ -192,15 +193,20 @@ def _alive(fn: Function, module: Module, sizes: dict[str, Dim]) -> Iterator[Dim]
 def _storages(fn: Function) -> tuple[tuple[str, ...], tuple[StorageUse, ...], tuple[Tenant, ...]]:
     """The steps of a function, its storages, and the tensors that are in none."""
     bindings = fn.bindings
-    home = {name: root for name, root in _homes(bindings)}
+    home = dict(_homes(bindings, in_place := _written_views(bindings)))
     steps = [b for b in bindings if isinstance(b.value, RunKernel | RunLibrary | CONTROL)]
     lives = _lives(fn, steps, home)
     tenants: dict[str, list[Tenant]] = {b.var.name: [] for b in bindings if isinstance(b.value, AllocStorage)}
-    results = []
+    results, memory = [], {}
     for b in bindings:
-        if isinstance(b.value, AllocTensor) and isinstance(b.var.type, Tensor) and b.var.name in lives:
-            tenant = Tenant(b.var.name, b.var.type, *lives[b.var.name], b.value.offset)
-            storage = b.value.storage[0].name if b.value.storage else None
+        if isinstance(b.value, AllocTensor):
+            memory[b.var.name] = b.value
+        elif b.var is not None and b.var.name in in_place:
+            memory[b.var.name] = memory.get(home.get(b.value.value.name))
+        if b.var is not None and memory.get(b.var.name) and isinstance(b.var.type, Tensor) and b.var.name in lives:
+            where = memory[b.var.name]
+            tenant = Tenant(b.var.name, b.var.type, *lives[b.var.name], where.offset)
+            storage = where.storage[0].name if where.storage else None
             (results if storage is None else tenants[storage]).append(tenant)
     storages = tuple(StorageUse(b.var.name, b.value.bytes, tuple(sorted(tenants[b.var.name], key=lambda t: t.first)))
                      for b in bindings if isinstance(b.value, AllocStorage))
@@ -247,12 +253,20 @@ def _step_name(binding: Binding) -> str:
     return ""
 
 
-def _homes(bindings: tuple[Binding, ...]) -> Iterator[tuple[str, str]]:
+def _written_views(bindings: tuple[Binding, ...]) -> frozenset[str]:
+    """The views that kernels write: tensors of their own, over others."""
+    written = {out.name for b in bindings if isinstance(b.value, RunKernel) for out in b.value.out}
+    return frozenset(b.var.name for b in bindings if isinstance(b.value, Reshaped) and b.var.name in written)
+
+
+def _homes(bindings: tuple[Binding, ...], in_place: frozenset[str]) -> Iterator[tuple[str, str]]:
     """For every tensor and every view (of a view ...) of it: the tensor's name."""
     home: dict[str, str] = {}
     for b in bindings:
         match b.value:
             case AllocTensor():
+                home[b.var.name] = b.var.name
+            case Reshaped(value=Var(name=name)) if name in home and b.var.name in in_place:
                 home[b.var.name] = b.var.name
             case Reshaped(value=Var(name=name)) if name in home:
                 home[b.var.name] = home[name]

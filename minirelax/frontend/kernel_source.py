@@ -50,7 +50,7 @@ def read_kernel(source: types.FunctionType | str, pattern: str | None = None) ->
 def _checked(reader: Reader, node: ast.FunctionDef, pattern: str | None) -> Kernel:
     try:
         parser = KernelParser(reader, node)
-        kernel = replace(parser.kernel(), pattern=None)
+        kernel = replace(parser.kernel(), pattern=None, in_place=())
     except RecursionError:
         raise reader.error(node, "an expression is nested too deeply", "name its parts: s0 = ...") from None
     if not kernel.outputs:

@@ -51,7 +51,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A loop-level function: reads `inputs`, writes `outputs` (destination-passing), sizes are explicit parameters."""
+    """A loop-level function: reads `inputs`, writes `outputs` (destination-passing), sizes are explicit parameters.
+
+    `in_place` are pairs (input, output) that are one memory: the output is written over the input.
+    """
 
     name: str
     inputs: tuple[Var, ...]
@@ -60,6 +63,7 @@ class Kernel:
     local: tuple[Var, ...]
     blocks: tuple[Block, ...]
     pattern: str | None = None                 # one of KINDS, put there by annotate_patterns
+    in_place: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         from minirelax.ir.printer import print_kernel

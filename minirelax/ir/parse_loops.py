@@ -50,7 +50,7 @@ def parse_kernel(text: str) -> Kernel:
 
 
 def kernel_from_ast(reader: Reader, node: ast.FunctionDef) -> Kernel:
-    """The kernel that a function definition spells; its decorators are ``kernel`` or ``kernel(pattern="...")``."""
+    """The kernel that a function definition spells; its decorator is ``kernel``, alone or with a pattern and what is in place."""
     try:
         return KernelParser(reader, node).kernel()
     except RecursionError:
@@ -82,15 +82,29 @@ class KernelParser:
         outputs = tuple(v for v in self.params if v.name in stored)
         if (*inputs, *outputs) != tuple(self.params):
             raise self.error(self.node, f"{outputs[0].name} is stored to, but stands before an input", "outputs come last")
-        return Kernel(self.node.name, inputs, outputs, self.sizes, tuple(self.local), tuple(self.blocks), self._pattern())
+        return Kernel(self.node.name, inputs, outputs, self.sizes, tuple(self.local), tuple(self.blocks), **self._facts())
 
-    def _pattern(self) -> str | None:
+    def _facts(self) -> dict[str, object]:
+        """What the decorator says."""
         match self.node.decorator_list:
             case [] | [ast.Name(id="kernel")]:
-                return None
-            case [ast.Call(func=ast.Name(id="kernel"), args=[], keywords=[ast.keyword(arg="pattern", value=value)])]:
+                return {}
+            case [ast.Call(func=ast.Name(id="kernel"), args=[], keywords=keywords)]:
+                return {k.arg: self._fact(k) for k in keywords}
+        raise self._no_decorator()
+
+    def _fact(self, keyword: ast.keyword) -> object:
+        match keyword:
+            case ast.keyword(arg="pattern", value=value):
                 return self.reader.string(value, "a pattern")
-        raise self.error(self.node.decorator_list[0], "not a decorator of kernels", '@kernel or @kernel(pattern="reduce")')
+            case ast.keyword(arg="in_place", value=ast.Dict(keys=keys, values=values)) if None not in keys:
+                return tuple((self.reader.string(k, "an input"), self.reader.string(v, "an output"))
+                             for k, v in zip(keys, values, strict=True))
+        raise self._no_decorator()
+
+    def _no_decorator(self) -> ParseError:
+        hint = '@kernel or @kernel(pattern="reduce", in_place={"x": "out"})'
+        return self.error(self.node.decorator_list[0], "not a decorator of kernels", hint)
 
     def _statements(self, statements: list[ast.stmt]) -> None:
         """The kernel's own level: local buffers and loop nests."""

@@ -42,10 +42,12 @@ TAB = "    "
 
 def print_kernel(kernel: Kernel, typed: bool = False) -> str:
     """The kernel as a Python function.  With `typed`, every number is spelled with its dtype (for execution)."""
-    pattern = "" if kernel.pattern is None else f"(pattern={quoted(kernel.pattern)})"
+    facts = [] if kernel.pattern is None else [f"pattern={quoted(kernel.pattern)}"]
+    if kernel.in_place:
+        facts.append(f"in_place={{{', '.join(f'{quoted(x)}: {quoted(out)}' for x, out in kernel.in_place)}}}")
     params = [f"{v.name}: {v.type}" for v in (*kernel.inputs, *kernel.outputs)]
     sizes = ["*", *kernel.sizes] if kernel.sizes else []
-    lines = [f"@kernel{pattern}", f"def {kernel.name}({', '.join([*params, *sizes])}):"]
+    lines = [f"@kernel({', '.join(facts)})" if facts else "@kernel", f"def {kernel.name}({', '.join([*params, *sizes])}):"]
     lines += [f"{TAB}{v.name} = local({v.type})" for v in kernel.local]
     taken = {*kernel.buffers, *kernel.sizes, *(a.name for b in kernel.blocks for a in (*b.axes, *b.over))}
     for block in kernel.blocks:

@@ -4,7 +4,8 @@
 type is what `infer` gives.  4. A size is bound before it is used: by standing alone in a parameter's shape (or `Shape`) or in a
 match_cast.  5. After a dataflow block only its outputs are read.  6. Calls fit what they call.  7. A dataflow block has no
 effects and no control flow.  8. A result can be what the function declares.  9. A statement writes each of its outputs once and
-reads none of them, and a tensor is not read once another one lives in its storage.  10. Kernels are well formed
+reads none of them (but over an input that a kernel declares: then that is not read any more), and a tensor is not read once
+another one lives in its storage.  10. Kernels are well formed
 (`verify_kernel`), and there is a public function.
 
 >>> from minirelax.ir.parser import parse
@@ -31,6 +32,7 @@ from minirelax.ir.graph import (
     AllocTensor,
     Atom,
     Binding,
+    CallKernel,
     Cond,
     Dataflow,
     Expr,
@@ -103,6 +105,7 @@ class _Verifier:
         self.homes: dict[str, frozenset[str]] = {}          # a value -> the tensors in planned memory that it may be
         self.tenants: dict[str, list[tuple[str, Dim, Dim]]] = {}     # a storage -> who lives there now, from and to which byte
         self.evicted: dict[str, str] = {}                   # a tensor that has lost its memory -> who lives there now
+        self.overwritten: dict[str, str] = {}               # a value that another one was written over -> that one
         self.at: Binding | str = f"def {function.name}(...)"
 
     def fail(self, what: str, hint: str = "") -> None:
@@ -174,6 +177,8 @@ class _Verifier:
     def _settle(self, var: Var, value: Expr) -> None:
         """Note where a value lives: a tensor moves into its storage; what shows others is where they are."""
         match value:
+            case AllocTensor(storage=()):
+                self.homes[var.name] = frozenset((var.name,))
             case AllocTensor(storage=(Var(name=storage),), offset=offset):
                 self.homes[var.name] = frozenset((var.name,))
                 here = offset, offset + whole_lines(product(var.type.shape) * itemsize(var.type.dtype))
@@ -206,6 +211,8 @@ class _Verifier:
         return Knowledge.of(self.function)
 
     def _check_type(self, var: Var, value: Expr) -> None:
+        if isinstance(value, CallKernel) and getattr(self.module._by_name.get(value.kernel), "in_place", ()):
+            self.fail(f"{value.kernel} works in place, and a call has new memory for its results", "run_kernel says where")
         inferred = self._inferred(lambda: infer_binding(value, self.module))
         if isinstance(inferred, Object) and isinstance(value, View | AllocTensor):
             self._check_memory(var.type, value)
@@ -237,14 +244,37 @@ class _Verifier:
                 self.fail(f"a tensor of {needed} bytes does not fit into {storage.type}")
 
     def _check_written(self, value: Expr) -> None:
-        """No output is written twice, or read by the statement that writes it."""
-        written = [v.name for part in ("out", "spare", "work") for v in getattr(value, part, ()) if isinstance(v, Var)]
+        """No output is written twice, or read by the statement that writes it, unless a kernel is made for that."""
+        places = (getattr(value, part, ()) for part in ("out", "spare", "work"))
+        written = [v.name for part in places for v in part if isinstance(v, Var)]
         others = [a.name for a in value.operands() if isinstance(a, Var)]
+        in_place = self._written_in_place(value)
         for name in written:
             if written.count(name) > 1:
                 self.fail(f"{name} is written twice by one statement", "give each output memory of its own")
             if others.count(name) > 1:
                 self.fail(f"{name} is read by the statement that writes it", "allocate another tensor for the output")
+        for name in written:
+            home = self.homes.get(name, frozenset())
+            for other in others:
+                if other != name and (other, name) not in in_place and home & self.homes.get(other, frozenset()):
+                    what = f"{name} is written where {other} is read by the same statement"
+                    self.fail(what, "allocate another tensor for the output")
+            self.overwritten.pop(name, None)
+        for given, out in in_place:
+            home = self.homes.get(out, frozenset())
+            if len(home) != 1 or self.homes.get(given) != home:
+                self.fail(f"{out} is not where {given} is, which it is written over", f"make it a view: {out} = view({given})")
+            self.overwritten.update((n, out) for n, there in self.homes.items() if n != out and there & home)
+
+    def _written_in_place(self, value: Expr) -> list[tuple[str, str]]:
+        """The pairs (argument, output) that a kernel has as one memory."""
+        if not isinstance(value, RunKernel):
+            return []
+        kernel = self.module[value.kernel]
+        names = {v.name: a.name for v, a in zip((*kernel.inputs, *kernel.outputs), (*value.args, *value.out), strict=True)
+                 if isinstance(a, Var)}
+        return [(names.get(x, ""), names[out]) for x, out in kernel.in_place]
 
     def _check_effect(self, value: Expr) -> None:
         match value:
@@ -299,6 +329,8 @@ class _Verifier:
                 self.fail(f"{atom.name} is read, but not bound before", hint)
             if known is not atom and known.type != atom.type:
                 self.fail(f"{atom.name} is read with type {atom.type}, but was bound with {known.type}")
+            if over := self.overwritten.get(atom.name):
+                self.fail(f"{atom.name} is read, but {over} was written over it", "what is read later needs memory of its own")
             for tensor in self.homes.get(atom.name, ()):
                 if tenant := self.evicted.get(tensor):
                     self.fail(f"{atom.name} is read, but {tenant} lives in its storage by now",

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from minirelax.errors import VerifyError
 from minirelax.ir.dim import Dim, names
 from minirelax.ir.functions import MIXED, complaint
+from minirelax.ir.in_place import is_replaceable
 from minirelax.ir.loop import KINDS, REDUCTIONS, Block, Kernel
 from minirelax.ir.print_loops import print_block
 from minirelax.ir.scalar import PREDICATES, Apply, Index, Load, Scalar, SizeValue, natural_dtype, walk
@@ -72,6 +73,16 @@ class _Verifier:
         for v in kernel.outputs:
             if v.name not in self.written:
                 self.fail(f"nothing is stored to the output {v.name}")
+        self._check_in_place()
+
+    def _check_in_place(self) -> None:
+        kernel, taken = self.kernel, set()
+        for x, out in kernel.in_place:
+            if x not in {v.name for v in kernel.inputs} or out not in {v.name for v in kernel.outputs} or taken & {x, out}:
+                self.fail(f"in_place: {x}: {out} are not an input and an output, each named once")
+            taken |= {x, out}
+            if not is_replaceable(kernel, x, out):
+                self.fail(f"{out} cannot be written over {x}", "each element of it is read before it is written, and not after")
 
     def _check_names(self, names_: list[str]) -> None:
         for i, name in enumerate(names_):

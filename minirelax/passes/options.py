@@ -23,6 +23,7 @@ OPTIONAL = (  # the passes without which a program still compiles, in their orde
     "fuse_ops",
     "split_reductions",
     "pack_weights",
+    "reuse_inputs",
     "plan_memory",
 )
 

@@ -168,7 +168,7 @@ def _planned(function: Function, module: Module, bounds: Bounds) -> Function:
 
 def requests(function: Function, bounds: Bounds | None = None) -> list[Request]:
     """What the function's tensors ask for, in its order; those that outlive it, or may, ask for nothing."""
-    last = _last_reads(function, _homes(function))
+    last = last_reads(function, homes(function))
     known = frozenset().union(*(symbols(v.type) for v in function.params))
     found = []
     for at, b in enumerate(function.bindings):
@@ -178,7 +178,7 @@ def requests(function: Function, bounds: Bounds | None = None) -> list[Request]:
     return found
 
 
-def _homes(function: Function) -> dict[Var, frozenset[Var]]:
+def homes(function: Function) -> dict[Var, frozenset[Var]]:
     """For each value, the allocations whose memory it may be: a function may give back what it got, as a loop without rounds."""
     home: dict[Var, frozenset[Var]] = {}
     for b in function.bindings:
@@ -190,7 +190,7 @@ def _homes(function: Function) -> dict[Var, frozenset[Var]]:
     return home
 
 
-def _last_reads(function: Function, home: dict[Var, frozenset[Var]]) -> dict[Var, int]:
+def last_reads(function: Function, home: dict[Var, frozenset[Var]]) -> dict[Var, int]:
     """The statement that reads each allocation last; those that outlive the function, or may, are missing."""
     last: dict[Var, int] = {}
     kept = set(home.get(function.result, ()))

@@ -64,7 +64,7 @@ def content(kernel: Kernel) -> tuple:
     blocks = tuple(
         rename_block(b, buffers, sizes, (f"a{i}" for i in range(99)), (f"r{i}" for i in range(99))) for b in kernel.blocks
     )
-    return len(sizes), types, blocks
+    return len(sizes), types, blocks, tuple((buffers[x], buffers[out]) for x, out in kernel.in_place)
 
 
 def rename_block(

@@ -59,7 +59,7 @@ def test_names_are_those_of_the_values_in_the_trace():
 def test_two_calls_of_one_kernel_have_lines_of_their_own():
     def twice(x):
         a = np.exp(np.sort(x, axis=0))
-        return np.exp(np.sort(a, axis=0))
+        return np.sort(np.exp(np.sort(a, axis=0)), axis=0)
 
     f = mr.jit(twice)
     f(rng.normal(size=7))
@@ -67,7 +67,7 @@ def test_two_calls_of_one_kernel_have_lines_of_their_own():
     calls = [c for c in f.kernels if c.pattern != "library"]
     assert len({c.kernel for c in calls}) == 1
     assert [c.lines[0].split()[0] for c in calls] == [f"test_origins.py:{first + 1}", f"test_origins.py:{first + 2}"]
-    assert [ops_of(c) for c in f.kernels if c.pattern == "library"] == [["sort"], ["sort"]]
+    assert [ops_of(c) for c in f.kernels if c.pattern == "library"] == [["sort"]] * 3
 
 
 def test_a_user_kernel_and_a_branch_are_there():

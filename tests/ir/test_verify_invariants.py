@@ -22,6 +22,12 @@ def double(x: f32[n], out: f32[n], *, n):
         out[i] = x[i] + x[i]
 
 """
+IN_PLACE = """@kernel(in_place={"x": "out"})
+def grow(x: f32[n], out: f32[n], *, n):
+    for i in range(n):
+        out[i] = x[i] * 2.0
+
+"""
 FUNCTIONS = """
 @private
 def flag(x: f32[n]) -> bool[()]:
@@ -93,6 +99,31 @@ BROKEN = {
         main("run_kernel(double, x, out=(x,), sizes=(n,))"),
         "x is read by the statement that writes it\n  at main: run_kernel(double, x, out=(x,), sizes=(n,))\n"
         "  hint: allocate another tensor for the output"),
+    "an output lies where something is read": (
+        main("v0: f32[n] = alloc_tensor()", "v1: f32[n] = view(v0)", "run_kernel(double, v0, out=(v1,), sizes=(n,))"),
+        "v1 is written where v0 is read by the same statement\n  at main: run_kernel(double, v0, out=(v1,), sizes=(n,))\n"
+        "  hint: allocate another tensor for the output"),
+    "in place, but not in one place": (
+        IN_PLACE + main("v0: f32[n] = alloc_tensor()", "v1: f32[n] = alloc_tensor()",
+                        "run_kernel(grow, v0, out=(v1,), sizes=(n,))"),
+        "v1 is not where v0 is, which it is written over\n  at main: run_kernel(grow, v0, out=(v1,), sizes=(n,))\n"
+        "  hint: make it a view: v1 = view(v0)"),
+    "read after another value was written over it": (
+        IN_PLACE + main("v0: f32[n] = alloc_tensor()", "v1: f32[n] = view(v0)", "run_kernel(grow, v0, out=(v1,), sizes=(n,))",
+                        "v2: f32[n, 1] = view(v0)"),
+        "v0 is read, but v1 was written over it\n  at main: v2: f32[n, 1] = view(v0)\n"
+        "  hint: what is read later needs memory of its own"),
+    "a call that gives new memory to a kernel in place": (
+        IN_PLACE + main("v0: f32[n] = call_kernel(grow, x, sizes=(n,))"),
+        "grow works in place, and a call has new memory for its results\n"
+        "  at main: v0: f32[n] = call_kernel(grow, x, sizes=(n,))\n  hint: run_kernel says where"),
+    "in place, but not right": (
+        IN_PLACE.replace("x[i]", "x[n - 1 - i]") + main(),
+        "out cannot be written over x\n  at kernel grow: out[i] = x[-i + n - 1] * 2.0\n"
+        "  hint: each element of it is read before it is written, and not after"),
+    "in place, with names of nothing": (
+        IN_PLACE.replace('"x"', '"y"') + main(),
+        "in_place: y: out are not an input and an output, each named once\n  at kernel grow: out[i] = x[i] * 2.0"),
     "a loop's buffers are one": (
         main("v0: f32[n] = alloc_tensor()", "run_while(flag, step, (), (x,), out=(v0,), spare=(v0,))"),
         "v0 is written twice by one statement\n  at main: run_while(flag, step, (), (x,), out=(v0,), spare=(v0,))\n"
