@@ -4,9 +4,9 @@ Each entry is a function from module to module, documented where it is defined; 
 after each, and keeps every stage.
 
 >>> [p.__name__ for p in passes()]             # doctest: +NORMALIZE_WHITESPACE
-['resolve_shapes', 'simplify', 'fold_constants', 'merge_common', 'merge_contractions', 'eliminate_dead_code',
- 'bind_parameters', 'legalize', 'annotate_patterns', 'fuse_ops', 'fuse_kernels', 'split_reductions', 'pack_weights',
- 'lower_calls', 'lift_workspaces', 'reuse_inputs', 'plan_memory', 'bind_shapes']
+['resolve_shapes', 'simplify', 'fold_constants', 'hoist_invariants', 'merge_common', 'merge_contractions',
+ 'eliminate_dead_code', 'bind_parameters', 'legalize', 'annotate_patterns', 'fuse_ops', 'fuse_kernels',
+ 'split_reductions', 'pack_weights', 'lower_calls', 'lift_workspaces', 'reuse_inputs', 'plan_memory', 'bind_shapes']
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from minirelax.passes.fold_constants import fold_constants
 from minirelax.passes.fuse_kernels import fuse_kernels
 from minirelax.passes.fuse_ops import fuse_ops
 from minirelax.passes.group_patterns import group_patterns
+from minirelax.passes.hoist_invariants import hoist_invariants
 from minirelax.passes.legalize import legalize
 from minirelax.passes.library_cost import Costs
 from minirelax.passes.lift_workspaces import lift_workspaces
@@ -50,6 +51,7 @@ GRAPH_PASSES: tuple[Pass, ...] = (  # on ops
     resolve_shapes,
     simplify,
     fold_constants,
+    hoist_invariants,
     merge_common,
     merge_contractions,
     eliminate_dead_code,

@@ -86,14 +86,15 @@ def _hoistable(main: Function, module: Module) -> list[Binding]:
             found.append(b)
     kept, read_outside = set(), {a for b in main.bindings if b.var not in sources for a in b.value.operands()} | {main.result}
     for b in reversed(found):
-        if b.var in read_outside and _grows(b.var, sources[b.var]):
+        if b.var in read_outside and grows(b.var, sources[b.var]):
             read_outside.update(b.value.operands())  # computed at use: so its operands are read there
         else:
             kept.add(b.var)
     return [b for b in found if b.var in kept]
 
 
-def _grows(var: Var, weights: frozenset[Var]) -> bool:
+def grows(var: Var, weights: frozenset[Var]) -> bool:
+    """Does a value take far more memory than what it is made of, so that it is better computed where it is used?"""
     made, given = _bytes(var), sum(map(_bytes, weights))
     return made > SMALL and made > 2 * given
 

@@ -16,6 +16,7 @@ from minirelax.errors import ArgumentError
 OPTIONAL = (  # the passes without which a program still compiles, in their order; fuse_kernels only does what fuse_ops asks for
     "simplify",
     "fold_constants",
+    "hoist_invariants",
     "merge_common",
     "merge_contractions",
     "eliminate_dead_code",
