@@ -3,7 +3,7 @@
 A loop calls its functions (`body`, and the `test` of a while loop) with the same arguments in each round, and with carried values
 that change.  An op of such a function that reads nothing but arguments gives the same in each round: it goes before the loop,
 and its value is one more argument.  Loops in loops are done from the inside out, so a value goes out as far as it may; what
-reaches `main` and is made of weights goes on to ``bind`` (`bind_parameters`).
+reaches `main` and is made of weights goes on to ``bind`` (`bind_parameters`).  Arguments that then nobody reads go.
 
 Why it is right: dataflow blocks have no side effects, and arguments stay what they are.  But a loop may have no rounds, and what
 it never came to must not fail before it: only ops go that have a value whatever their operands hold (sums, products, elementwise
@@ -38,11 +38,11 @@ def main(x: f32[n, m], w: f32[m, m]) -> Tuple[f32[n, m]]:
     with dataflow():
         v1: f32[m, m] = exp(w)
         output(v1)
-    v0: Tuple[f32[n, m]] = while_loop(test, body, (w, v1), (x,))
+    v0: Tuple[f32[n, m]] = while_loop(test, body, (v1,), (x,))
     return v0
 <BLANKLINE>
 @private
-def test(w: f32[m, m], v2: f32[m, m], c: f32[n, m]) -> bool[()]:
+def test(v2: f32[m, m], c: f32[n, m]) -> bool[()]:
     with dataflow():
         v0: f32[()] = sum(c, axes=(0, 1), keepdims=False)
         v1: bool[()] = less(v0, 1.0)
@@ -50,7 +50,7 @@ def test(w: f32[m, m], v2: f32[m, m], c: f32[n, m]) -> bool[()]:
     return v1
 <BLANKLINE>
 @private
-def body(w: f32[m, m], v0: f32[m, m], c: f32[n, m]) -> Tuple[f32[n, m]]:
+def body(v0: f32[m, m], c: f32[n, m]) -> Tuple[f32[n, m]]:
     with dataflow():
         v1: f32[n, m] = matmul(c, v0)
         v2: Tuple[f32[n, m]] = (v1,)
@@ -156,7 +156,7 @@ class _Hoisting:
         self.module, self.functions = module, {f.name: f for f in module.functions}
         self.constants = {c.var for c in module.constants}
         self.taken = {*self.functions, *(k.name for k in module.kernels)}
-        self.callers = Counter(n for f in module.functions for n in _functions_read(f, self.functions))
+        self.callers = Counter(n for f in module.functions for n in functions_read(f, self.functions))
 
     def run(self) -> Module:
         for name in _callees_first(self.functions):
@@ -187,9 +187,11 @@ class _Hoisting:
         if not more:
             return loop
         _append(before, moved, more)
-        made = [self._keep(_with_parameters(c, values, at, len(args), self.constants), c) for at, c in enumerate(called)]
+        changed = [_with_parameters(c, values, at, len(args), self.constants) for at, c in enumerate(called)]
+        args, changed = _without_unread((*args, *more), changed, [c.sizes for c in called])
+        made = [self._keep(f, c) for f, c in zip(changed, called, strict=True)]
         callees = dict(zip(("body",) if len(made) == 1 else ("test", "body"), made, strict=True))
-        return replace(loop, value=replace(loop.value, args=(*args, *more), **callees))
+        return replace(loop, value=replace(loop.value, args=args, **callees))
 
     def _with_invariants(self, called: _Called, args: tuple[Atom, ...], others: list[_Called]) -> _Called:
         """With what depends on arguments alone, as far as the other functions of the loop know the sizes of its values."""
@@ -235,7 +237,7 @@ class _Hoisting:
             self.callers[name] -= 1
             name = unique(name, self.taken)
             self.taken.add(name)
-            self.callers.update([name, *_functions_read(called.function, self.functions)])
+            self.callers.update([name, *functions_read(called.function, self.functions)])
         self.functions[name] = replace(changed, name=name, private=True)
         return name
 
@@ -262,6 +264,27 @@ def _with_parameters(called: _Called, values: Sequence[tuple[Var, ...]], at: int
             body.append(part)
     params = [*function.params[:count], *params, *function.params[count:]]
     return replace(function, params=tuple(params), body=tuple(reversed(body)))
+
+
+def _without_unread(
+    args: tuple[Atom, ...], functions: Sequence[Function], sizes: Sequence[dict[str, Dim]]
+) -> tuple[tuple[Atom, ...], list[Function]]:
+    """The arguments of a loop and its functions without those that none of these reads, or shows a size by, or checks."""
+    dropped: set[int] = set()
+    for i, a in enumerate(args):
+        checked = any(a.type != substitute_type(f.params[i].type, s) for f, s in zip(functions, sizes, strict=True))
+        if not checked and not any(_needs(f, i, dropped) for f in functions):
+            dropped.add(i)
+    kept = [tuple(p for i, p in enumerate(f.params) if i not in dropped) for f in functions]
+    changed = [replace(f, params=params) for f, params in zip(functions, kept, strict=True)]
+    return tuple(a for i, a in enumerate(args) if i not in dropped), changed
+
+
+def _needs(function: Function, at: int, dropped: set[int]) -> bool:
+    param = function.params[at]
+    shown = (bound_sizes(p.type) for i, p in enumerate(function.params) if i != at and i not in dropped)
+    read = param == function.result or any(param in b.value.operands() for b in function.bindings)
+    return read or not bound_sizes(param.type) <= frozenset().union(*shown)
 
 
 class _Names:
@@ -318,7 +341,7 @@ def _append(parts: list[Dataflow | Binding], bindings: list[Binding], outputs: t
         parts.append(Dataflow(tuple(bindings), outputs))
 
 
-def _functions_read(function: Function, functions: dict[str, Function]) -> Iterator[str]:
+def functions_read(function: Function, functions: dict[str, Function]) -> Iterator[str]:
     """The functions of the module that a function calls or has as values, as often as it names them."""
     for b in function.bindings:
         yield from called_functions(b.value)

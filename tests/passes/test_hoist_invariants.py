@@ -130,16 +130,16 @@ def main(x: f32[n, m], w: f32[m]) -> Tuple[f32[n, m]]:
         v1: f32[m] = exp(w)
         v2: f32[1, m] = reshape(v1, shape=(1, m))
         output(v2)
-    v0: Tuple[f32[n, m]] = scan(outer, (w, v2), (x,), (), length=3, reverse=False)
+    v0: Tuple[f32[n, m]] = scan(outer, (v2,), (x,), (), length=3, reverse=False)
     return v0
 
 @private
-def outer(w: f32[k], v2: f32[1, k], c: f32[r, k]) -> Tuple[f32[r, k]]:
-    v0: Tuple[f32[r, k]] = scan(inner, (w, v2), (c,), (), length=2, reverse=False)
+def outer(v2: f32[1, k], c: f32[r, k]) -> Tuple[f32[r, k]]:
+    v0: Tuple[f32[r, k]] = scan(inner, (v2,), (c,), (), length=2, reverse=False)
     return v0
 
 @private
-def inner(v: f32[k], v1: f32[1, k], c: f32[r, k]) -> Tuple[f32[r, k]]:
+def inner(v1: f32[1, k], c: f32[r, k]) -> Tuple[f32[r, k]]:
     with dataflow():
         v2: f32[r, k] = multiply(c, v1)
         v3: Tuple[f32[r, k]] = (v2,)
