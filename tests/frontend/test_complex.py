@@ -235,3 +235,46 @@ def test_laws_of_real_numbers_are_not_used():
     with np.errstate(all="ignore"):
         for got, want in zip(mr.jit(program, target="interpret")(x), program(x), strict=True):
             np.testing.assert_array_equal(got, want)
+
+
+UNARY = (np.negative, np.conj, np.square, lambda z: np.exp(z * 0.1), lambda z: z.real, lambda z: 1j * z.imag, np.abs,
+         lambda z: z / (np.abs(z) + 1), lambda z: z[::-1], lambda z: np.sum(z, axis=1, keepdims=True) * 0.1,
+         lambda z: np.where(z.real > 0, z, -1j), lambda z: np.sqrt(z + 0j), lambda z: np.mean(z, axis=0))  # fmt: skip
+BINARY = (np.add, np.subtract, np.multiply, lambda a, b: a / (b + 3j), lambda a, b: (a @ b.T) @ b * 0.01,
+          lambda a, b: np.concatenate([a, b + 0j], axis=0)[1:1 + a.shape[0]], lambda a, b: np.where(a == b, a, b))  # fmt: skip
+
+
+def drawn(seed: int):
+    """A function of two arrays of one shape, made of steps that are drawn."""
+    draw = np.random.default_rng(seed)
+    steps = [(draw.integers(len(UNARY)), draw.integers(len(BINARY)), *draw.integers(0, 99, 2)) for _ in range(6)]
+
+    def program(x, y):
+        made = [x, y]
+        for one, two, i, j in steps:
+            value = BINARY[two](UNARY[one](made[i % len(made)]) + 0 * x, made[j % len(made)])
+            made.append(value / (1 + np.max(np.abs(value))))
+        return made[-1], made[-2]
+
+    return program
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_stage_of_drawn_programs(seed):
+    program, dtype = drawn(seed), (SINGLE, DOUBLE)[seed % 2]
+    x, y = numbers(2, 3, dtype=dtype), numbers(2, 3, dtype=dtype)
+    want = program(x, y)
+    for stage in mr.run(trace(program, x, y).module, GRAPH_PASSES + KERNEL_PASSES):
+        assert mr.parse(str(stage.module), constants={c.name: c.array for c in stage.module.constants}) == stage.module
+        for got, w in zip(interpret(stage.module, x, y), want, strict=True):
+            same(got, w)
+
+
+@pytest.mark.parametrize("seed", (100, 101, 102))
+def test_compiled_drawn_programs(seed):
+    program = drawn(seed)
+    f = mr.jit(program)
+    for n, m in ((3, 3), (2, 17), (1, 2)):
+        x, y = numbers(n, m), numbers(n, m)
+        for got, want in zip(f(x, y), program(x, y), strict=True):
+            same(got, want)
