@@ -11,6 +11,8 @@ import minirelax as mr
 import minirelax.numpy as mnp
 from minirelax import c64, c128
 from minirelax.frontend.trace import trace
+from minirelax.ir.interpret import interpret
+from minirelax.pipeline import GRAPH_PASSES, KERNEL_PASSES
 
 TOLERANCE = {"f": {4: 2e-5, 8: 1e-12}, "c": {8: 2e-5, 16: 1e-12}}
 SINGLE, DOUBLE = np.complex64, np.complex128
