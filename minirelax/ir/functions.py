@@ -1,7 +1,8 @@
 """The functions that a kernel may apply to scalars: how many operands they take, and of which dtypes.
 
 They are called as NumPy's ufuncs and mean what those mean; operands and result have one dtype, except that predicates give
-bool.  A function of floats is not one of integers here, although NumPy would convert: a kernel says its conversions.
+bool, ``real(z)`` and ``imag(z)`` a float, and ``complex(x, y)`` of two floats a complex number.  A function of floats is not one
+of integers here, although NumPy would convert: a kernel says its conversions.
 
 >>> complaint("exp", ("f32",)), complaint("exp", ("u8",))
 ('', 'exp is for f32 and f64, not u8')

@@ -20,7 +20,7 @@ from minirelax.ir.graph import Var
 from minirelax.ir.loop import REDUCTIONS, Axis, Block, Kernel, neutral
 from minirelax.ir.reader import Reader, fits, number
 from minirelax.ir.scalar import Index, Scalar, apply, literal, load, size_value
-from minirelax.ir.syntax import COMPARE, INFIX, PREFIX, UPDATES, sibling_dtype
+from minirelax.ir.syntax import COMPARE, INFIX, PREFIX, UPDATES, number_text, sibling_dtype
 from minirelax.ir.types import NUMPY_DTYPES, Tensor
 
 Value = complex | int | float | bool | DimExpr | Scalar           # a number without a dtype, a size, or a scalar
@@ -219,9 +219,12 @@ class KernelParser:
         if isinstance(value, DimExpr):
             return size_value(value)
         if dtype is None:
-            raise self.error(node, f"{value!r} has no dtype here", f"spell it: f32({value!r})")
+            text, example = number_text(value), "c64" if isinstance(value, complex) else "f32"
+            raise self.error(node, f"{text} has no dtype here", f"spell it: {example}({text})")
         if not fits(value, dtype):
-            raise self.error(node, f"{value!r} is no {dtype}", f"spell another dtype, or cast: {dtype}(f64({value!r}))")
+            text = number_text(value)
+            hint = "convert the other: c64(...)" if isinstance(value, complex) else f"cast: {dtype}(f64({text}))"
+            raise self.error(node, f"{text} is no {dtype}", f"spell another dtype, or {hint}")
         return literal(value, dtype)
 
     def _value(self, node: ast.expr) -> Value:

@@ -59,6 +59,7 @@ from minirelax.ir.op import OPS, Op
 from minirelax.ir.parse_loops import kernel_from_ast, parse_kernel
 from minirelax.ir.printer import CONTROL, KEYWORDS, bare_dtype
 from minirelax.ir.reader import Reader, fits, number, parse_type
+from minirelax.ir.syntax import number_text
 from minirelax.ir.types import NUMPY_DTYPES, Callable, Storage, Tensor, Type
 
 __all__ = ["parse", "parse_kernel", "parse_type"]
@@ -377,9 +378,11 @@ class FunctionParser:
 
     def _const(self, node: ast.expr, value: float | int | bool, dtype: str | None) -> Const:
         if dtype is None:
-            raise self.error(node, f"{value!r} has no dtype here", f"spell it: f32({value!r})")
+            text, example = number_text(value), "c64" if isinstance(value, complex) else "f32"
+            raise self.error(node, f"{text} has no dtype here", f"spell it: {example}({text})")
         if not fits(value, dtype):
-            raise self.error(node, f"{value!r} is no {dtype}", f"spell its dtype: f64({value!r}), and cast an operand")
+            text, example = number_text(value), "c128" if isinstance(value, complex) else "f64"
+            raise self.error(node, f"{text} is no {dtype}", f"spell its dtype: {example}({text}), and cast an operand")
         return Const(value, dtype)
 
     def _operand(self, node: ast.expr) -> Atom | float | int | bool:

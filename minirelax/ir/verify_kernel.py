@@ -165,5 +165,7 @@ class _Verifier:
             fine = s.function in MIXED or len(set(given)) == 1
         if what := complaint(s.function, tuple(given)):
             self.fail(what, "functions are called as NumPy's; convert an operand by its dtype: f32(x)")
+        if not fine and s.function == "cast":
+            self.fail(f"a {given[0]} cannot become {s.dtype}", "take a part of it: real(x), imag(x), or hypot(real(x), imag(x))")
         if not fine:
             self.fail(f"{s.function} of {', '.join(given)} cannot be {s.dtype}", "operands have one dtype: cast one of them")

@@ -28,6 +28,10 @@ class Part(Unary):
 
     accepts = COMPLEX
 
+    @classmethod
+    def example_dtypes(cls):
+        return COMPLEX
+
     def infer(self, x):
         return Tensor(PARTS[super().infer(x).dtype], x.shape)
 

@@ -13,14 +13,15 @@ import numpy as np
 from minirelax.ir.graph import Atom
 from minirelax.ir.op import Op, op
 from minirelax.ir.types import Tensor
-from minirelax.ops.rules import FLOATS, accept, broadcast, equal_sizes, same_dtype, shape_error
+from minirelax.ops.rules import INEXACT, accept, broadcast, equal_sizes, same_dtype, shape_error
 
 POSITIVE = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, 2.0]])         # an example: symmetric, positive definite
+SKEW = np.array([[0.0, 1, -0.5], [-1, 0, 0.25], [0.5, -0.25, 0]])                    # ... and what makes it Hermitian
 
 
 @dataclass(frozen=True)
 class OfMatrix(Op):
-    """A function of square matrices of floats, on the last two axes."""
+    """A function of square matrices of floats or complex numbers, on the last two axes."""
 
     x: Atom
 
@@ -33,7 +34,8 @@ class OfMatrix(Op):
     @classmethod
     def examples(cls):
         return [(cls(None), (a,)) for a in (
-            POSITIVE, POSITIVE.astype(np.float32), np.stack([POSITIVE, 2 * POSITIVE]), np.zeros((0, 3, 3)))]
+            POSITIVE, POSITIVE.astype(np.float32), POSITIVE + 0.5j * SKEW, np.stack([POSITIVE, 2 * POSITIVE]),
+            np.zeros((0, 3, 3)))]
 
 
 @op
@@ -46,7 +48,7 @@ class Inv(OfMatrix):
 
 @op
 class Cholesky(OfMatrix):
-    """The lower triangular factor of a positive definite symmetric matrix: ``x == factor @ factor.T``."""
+    """The lower triangular factor of a positive definite symmetric matrix: ``x == factor @ factor.T.conj()``."""
 
     def numpy(self, x):
         return np.linalg.cholesky(x)
@@ -93,13 +95,14 @@ class Solve(Op):
         a = POSITIVE
         return [(cls(None, None), arrays) for arrays in (
             (a, np.arange(3.0)), (a, np.ones((3, 2))), (a.astype(np.float32), np.ones(3, np.float32)),
+            (a + 2j * SKEW, np.arange(3) * 1j),
             (np.stack([a, 2 * a]), np.ones((3, 5))), (np.stack([a, 2 * a]), np.arange(3.0)))]
 
 
 def check_square(op: Op, types, x: Tensor) -> None:
-    """Raises an error unless `x` is square matrices of floats."""
+    """Raises an error unless `x` is square matrices of floats or complex numbers."""
     same_dtype(op, types)
-    accept(op, types, x.dtype, FLOATS)
+    accept(op, types, x.dtype, INEXACT)
     if len(x.shape) < 2:
         raise shape_error(op, types, "needs matrices: at least two axes", "reshape it")
     equal_sizes(op, types, x.shape[-2], x.shape[-1], "the matrix has rows and columns")

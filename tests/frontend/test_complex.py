@@ -69,6 +69,13 @@ def products(x, y):
     return x @ y.T, x.real @ y.T, x.conj().T @ y, x @ x[0], np.dot(x, y.T), np.tensordot(x, y), *ones, *norms, *vectors
 
 
+def systems(x, y):
+    a = x[:3, :3] + 4 * np.eye(3)
+    definite = a @ a.conj().T
+    factors = np.linalg.cholesky(definite), np.linalg.cholesky(definite, upper=True)
+    return np.linalg.inv(a), np.linalg.det(a), np.linalg.solve(a, y[:3, 0]), np.linalg.matrix_power(a, 3), *factors
+
+
 def moved(x, y):
     new = mnp.zeros(x.shape, dtype=complex) + x, mnp.full(3, 1j), mnp.eye(3, dtype=SINGLE) * 2, mnp.arange(3, dtype=complex)
     taken = x[1:, None, ::-2], x[..., 0], x[[1, 0]], x[x.real > 0], np.take(y, [2, 0], 1), np.roll(x, 1), np.tile(y, 2)
@@ -89,7 +96,7 @@ def in_place(x, y):
     return x, part
 
 
-PROGRAMS = (arithmetic, functions, parts, questions, mixed, reductions, products, moved, in_place)
+PROGRAMS = (arithmetic, functions, parts, questions, mixed, reductions, products, systems, moved, in_place)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)

@@ -53,7 +53,7 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     return norm(x, ord, (-2, -1), keepdims)
 
 
-@function("linalg.matrix_power", real=True)
+@function("linalg.matrix_power")
 def matrix_power(a, n):
     """A square matrix times itself, `n` times; a negative `n` takes the inverse."""
     x = _square(a)
@@ -76,26 +76,26 @@ def multi_dot(arrays):
     return functools.reduce(matmul, arrays)
 
 
-@function("linalg.inv", real=True)
+@function("linalg.inv")
 def inv(a):
     """The inverse of square matrices."""
     return _library("inv", _square(_floats(a)))
 
 
-@function("linalg.det", real=True)
+@function("linalg.det")
 def det(a):
     """The determinant of square matrices."""
     return _library("det", _square(_floats(a)))
 
 
-@function("linalg.cholesky", real=True)
+@function("linalg.cholesky")
 def cholesky(a, /, *, upper=False):
     """The triangular factor of positive definite matrices."""
     found = _library("cholesky", _square(_floats(a)))
-    return found.mT if upper else found
+    return call_ufunc(np.conjugate, (found.mT,)) if upper else found
 
 
-@function("linalg.solve", real=True)
+@function("linalg.solve")
 def solve(a, b):
     """The solution of linear systems."""
     x, y = promoted_arrays(a, b)
