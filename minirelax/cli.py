@@ -155,5 +155,6 @@ def example_arguments(function: Callable, shapes: dict[str, tuple[tuple[int, ...
 def example(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Normally distributed numbers, or small integers that are valid indices of almost anything."""
     numpy_dtype = NUMPY_DTYPES[dtype]
-    values = rng.standard_normal(shape) if numpy_dtype.kind == "f" else rng.integers(0, 2, shape)
+    values = rng.standard_normal(shape) if numpy_dtype.kind in "fc" else rng.integers(0, 2, shape)
+    values = values + 1j * rng.standard_normal(shape) if numpy_dtype.kind == "c" else values
     return np.asarray(values).astype(numpy_dtype)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import minirelax as mr
-from minirelax import f32
+from minirelax import c64, f32
 from minirelax.errors import ArgumentError, CompileError
 from minirelax.ir.dim import product
+from minirelax.ir.interpret import interpret
 from minirelax.libraries import blas
 from minirelax.ops.linalg import Matmul
 from minirelax.passes.choose_libraries import choose_libraries
@@ -37,6 +38,14 @@ def test_every_layout(name, dtype):
             b = rng.standard_normal((*batch_b, *(sizes[s] for s in b_axes))).astype(dtype)
             np.testing.assert_allclose(compiled(a, b), fn(a, b) + 1, rtol=1e-4, atol=1e-5)
         assert f"{name}: taken at " in " ".join(compiled.stages["choose_libraries"].notes)
+
+
+def test_complex_products():
+    traced = mr.trace(lambda a, b: a @ np.swapaxes(b, -1, -2), c64["m", "k"], c64["n", "k"])
+    module = run(traced, (choose_libraries(blas()),))[-1].module
+    assert 'call_library("blas_matmul_nt", a, b)' in str(module)
+    a, b = (np.random.default_rng(i).standard_normal((3, 4, 2)).astype(np.float32).view(np.complex64)[..., 0] for i in (0, 1))
+    np.testing.assert_allclose(interpret(module, a, b), a @ b.T, rtol=1e-5)
 
 
 def test_integers_and_other_transposes_are_not_for_blas():

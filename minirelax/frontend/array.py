@@ -192,7 +192,11 @@ class TracedArray:
     @property
     def imag(self) -> TracedArray:
         """The imaginary parts, a view; of real numbers, zeros."""
-        return self._part("imag") if self._atom.type.dtype in PARTS else _function("zeros_like")(self)
+        if self._atom.type.dtype in PARTS:
+            return self._part("imag")
+        zeros = _function("zeros_like")(self)
+        zeros.weak = self.weak
+        return zeros.as_element() if self.element else zeros
 
     @imag.setter
     def imag(self, value) -> None:

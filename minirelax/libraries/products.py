@@ -26,6 +26,7 @@ import numpy as np
 from minirelax.errors import ArgumentError
 from minirelax.ops.linalg import Matmul
 from minirelax.ops.movement import Transpose, swaps_matrices
+from minirelax.ops.rules import INEXACT
 from minirelax.passes.choose_libraries import LibraryRule
 from minirelax.passes.patterns import Match
 
@@ -57,7 +58,7 @@ PATTERNS = {  # the largest first
 
 
 def blas(rows: int = 0, priority: float = 0, cost: str | None = None) -> tuple[LibraryRule, ...]:
-    """Rules that hand matrix products of f32 or f64, batches and transposed operands too, to NumPy's BLAS.
+    """Rules that hand matrix products of floats or complex numbers, batches and transposed operands too, to NumPy's BLAS.
 
     rows: only products of more rows than that, all matrices of a batch together; a call with fewer runs generated code.
     priority, cost: those of the rules, see LibraryRule: with ``cost="measured"``, BLAS is called where it is the faster way.
@@ -72,7 +73,7 @@ def blas(rows: int = 0, priority: float = 0, cost: str | None = None) -> tuple[L
 def _is_fit(match: Match) -> bool:
     """Does BLAS have the dtype, and do transposes swap the two axes of the matrices?"""
     swaps = (match.found[v] for v in ("p", "q") if v in match.found)
-    return match.root.var.type.dtype in ("f32", "f64") and all(map(swaps_matrices, swaps))
+    return match.root.var.type.dtype in INEXACT and all(map(swaps_matrices, swaps))
 
 
 def _rows(match: Match):
