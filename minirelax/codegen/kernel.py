@@ -7,7 +7,7 @@ register tiles, and the sizes, in this order; `Signature` says so once for code 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from minirelax.codegen.source import Names, SourceWriter
 from minirelax.ir.checked import kernels_are_checked
 from minirelax.ir.dim import Dim, DimExpr, is_nonnegative, names, product
 from minirelax.ir.loop import Block, Kernel
-from minirelax.ir.scalar import Apply, Literal, Scalar, SizeValue, walk
+from minirelax.ir.scalar import Apply, Literal, Scalar, SizeValue, certain, children, walk
 from minirelax.ir.types import NUMPY_DTYPES
 
 _DTYPES = tuple(NUMPY_DTYPES)
@@ -96,6 +96,7 @@ class KernelSource:
         for v in (*kernel.inputs, *kernel.outputs, *kernel.local):
             self.names.give(("buffer", v.name), v.name)
         self.bounds = BoundsChecks(self) if kernels_are_checked() else None
+        self.spared = frozenset(self._spared_buffers())
 
     @contextmanager
     def function(self) -> Iterator[None]:
@@ -114,13 +115,14 @@ class KernelSource:
                 self.out.line(f"{self.names.of[size]} = args[{self.signature.first_size + i}]")
             if self.bounds:
                 self.bounds.declare_all()
+            self._replace_empty_buffers()
             self._refuse_empty_axes()
             yield
 
     def _refuse_empty_axes(self) -> None:
         """Nothing is inside an axis without elements: stop before a checked index falls back on element 0 of it."""
         seen: set[tuple[Dim, Dim]] = set()
-        for block, extent in self._checked_extents():
+        for block, extent in self._checked_extents(certain):
             rounds = product([a.extent for a in (*block.axes, *block.over)])
             if (extent, rounds) in seen or is_nonnegative(extent - 1):
                 continue
@@ -129,8 +131,31 @@ class KernelSource:
                 self.out.line("error[0] = 1")
                 self.out.line("return")
 
+    def _replace_empty_buffers(self) -> None:
+        """Where a check that is not always made fails, element 0 is read: of the error word, if there is none."""
+        types = self.kernel.buffers
+        for i, name in enumerate(self.signature.buffers):
+            if name in self.spared:
+                address = self._spared(f"args[{i}]", product(types[name].shape))
+                self.out.line(f"{self.buffer(name)} = ptr_{types[name].dtype}({address})")
+
+    def _spared(self, address: str, elements: Dim) -> str:
+        return f"select({self.dim(elements)} > 0, {address}, args[{self.signature.error}])"
+
+    def _spared_buffers(self) -> Iterator[str]:
+        """The buffers that may be empty, and are read under conditions at indices that are checked."""
+        types = self.kernel.buffers
+        for b in self.kernel.blocks:
+            always = set(walk(*_roots(b), inside=certain))
+            for s in b.loads:
+                checked = s not in always and any(map(_is_check, children(s)))
+                if checked and not is_nonnegative(product(types[s.buffer].shape) - 1):
+                    yield s.buffer
+
     def pointer(self, buffer: str, dtype: str, address: str, elements: Dim | None = None) -> None:
         """A buffer at an address; `elements` is how many it has, of one that is in scratch memory."""
+        if elements is not None and buffer in self.spared:
+            address = self._spared(address, elements)
         self.out.line(f"{self.buffer(buffer)} = ptr_{dtype}({address})")
         if self.bounds and elements is not None:
             self.bounds.declare(buffer, elements)
@@ -164,10 +189,18 @@ class KernelSource:
         """An index as it is, or checked."""
         return self.bounds.index(buffer, index, dtype) if self.bounds else index
 
-    def _checked_extents(self) -> Iterator[tuple[Block, Dim]]:
+    def _checked_extents(self, inside: Callable[[Scalar], tuple[Scalar, ...]] = children) -> Iterator[tuple[Block, Dim]]:
         """The extents that indices of the kernel's blocks are checked against."""
         for b in self.kernel.blocks:
-            for s in walk(b.value, *(i for i in b.indices if isinstance(i, Scalar))):
+            for s in walk(*_roots(b), inside=inside):
                 match s:
                     case Apply(function="check_index", args=(_, SizeValue(dim=extent) | Literal(value=extent))):
                         yield b, extent
+
+
+def _roots(block: Block) -> tuple[Scalar, ...]:
+    return (block.value, *(i for i in block.indices if isinstance(i, Scalar)))
+
+
+def _is_check(s: Scalar) -> bool:
+    return isinstance(s, Apply) and s.function == "check_index"

@@ -23,7 +23,7 @@ from minirelax.codegen.source import Names, SourceWriter
 from minirelax.codegen.vector_math import SUPPORTED
 from minirelax.errors import CodegenError
 from minirelax.ir.dim import Atom, Dim, Ranges, is_nonnegative
-from minirelax.ir.scalar import Apply, Literal, Load, Scalar, SizeValue, children, index_scalar, walk
+from minirelax.ir.scalar import LAZY, Apply, Literal, Load, Scalar, SizeValue, certain, index_scalar, walk
 from minirelax.ir.types import PARTS
 from minirelax.schedule.flat import depends_on
 
@@ -92,8 +92,8 @@ class ScalarWriter:
 
     def values(self, *roots: Scalar) -> list[str]:
         """The texts of several values that are used together: what they share is written once."""
-        nodes = list(walk(*roots))
-        users = Counter(id(child) for node in nodes for child in children(node))
+        nodes = list(walk(*roots, inside=certain))
+        users = Counter(id(child) for node in nodes for child in certain(node))
         users.update(map(id, roots))
         repeated = {id(a) for n in nodes if isinstance(n, Apply) and n.function in _WRITES_TWICE for a in n.args}
         texts: dict[int, str] = {}
@@ -102,7 +102,7 @@ class ScalarWriter:
                 text = self._node(node, texts)
                 if text.isidentifier() or isinstance(node, Literal):
                     texts[id(node)] = text
-                    if _is_check(node):
+                    if _is_written(node):
                         self.named[id(node)] = text
                     continue
                 if users[id(node)] <= 1 and len(text) <= 100 and id(node) not in repeated:
@@ -113,9 +113,9 @@ class ScalarWriter:
         return [texts[id(r)] for r in roots]
 
     def hoist(self, roots: Iterable[Scalar], axes: Iterable[str]) -> None:
-        """Write what a loop over `axes` would only repeat and LLVM would not move: checked indices that do not depend on them."""
-        for node in walk(*roots):
-            if _is_check(node) and not any(depends_on(node, a) for a in axes):
+        """Write what a loop over `axes` would only repeat and LLVM would not move: checks and choices that depend on none of them."""
+        for node in walk(*roots, inside=certain):
+            if _is_written(node) and not any(depends_on(node, a) for a in axes):
                 self.value(node)
 
     def dim(self, d: Dim) -> str:
@@ -137,6 +137,8 @@ class ScalarWriter:
                 return text if text.isidentifier() else f"({text})"
             case Load():
                 return self.access(node)
+            case Apply(function=function, args=(condition, yes, no)) if function == LAZY:
+                return self._choice(texts[id(condition)], yes, no)
             case Apply(function=function, args=args, dtype=dtype):
                 return self._apply(function, [texts[id(a)] for a in args], [a.dtype for a in args], dtype)
         raise CodegenError(f"no source for the scalar {node!r}")
@@ -160,6 +162,16 @@ class ScalarWriter:
         if text is None:
             raise CodegenError(f"no source for {function} on {operand}", "cast the operand to a dtype that has it")
         return text
+
+    def _choice(self, condition: str, *sides: Scalar) -> str:
+        """A branch: what is not chosen is not evaluated.  Where it only loads along memory, LLVM makes masked loads of it."""
+        name = self.names.fresh("s")
+        for head, side in zip((f"if {condition}:", "else:"), sides, strict=True):
+            known = dict(self.named)
+            with self.out.block(head):
+                self.out.line(f"{name} = {self.value(side)}")
+            self.named = known
+        return name
 
     def _checked(self, index: str, extent: str) -> str:
         """Index inside 0..extent-1, else the program's error word is set and 0 is used: kernels cannot raise."""
@@ -199,8 +211,9 @@ def literal_source(value: complex | float | int | bool, dtype: str) -> str:
     return str(value) if dtype == "i64" and value > -(2**63) else f"{dtype}({value})"
 
 
-def _is_check(node: Scalar) -> bool:
-    return isinstance(node, Apply) and node.function == "check_index"
+def _is_written(node: Scalar) -> bool:
+    """Is the value set by statements of its own, which are written once?"""
+    return isinstance(node, Apply) and node.function in ("check_index", LAZY)
 
 
 def _atom_source(atom: Atom, names: Mapping[object, str], ranges: Ranges) -> str:

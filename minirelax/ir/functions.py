@@ -35,7 +35,7 @@ _BINARY = {
 FUNCTIONS: dict[str, tuple[int, str]] = {                         # name -> number of operands, NumPy kinds of their dtype
     **{name: (1, kinds) for kinds, names in _UNARY.items() for name in names},
     **{name: (2, kinds) for kinds, names in _BINARY.items() for name in names}}
-MIXED = {"where": 3, "cast": 1, "check_index": 2}                 # operands of several dtypes; `where` chooses
+MIXED = {"where": 3, "if_else": 3, "cast": 1, "check_index": 2}   # operands of several dtypes; `where` and `if_else` choose
 _WORDS = {"f": "f32 and f64", "iu": "integers", "iuf": "real numbers", "biu": "integers and bool",
           "biuf": "bool and real numbers", "iufc": "numbers", "c": "c64 and c128", "fc": "f32, f64, c64 and c128"}
 _ELSEWHERE = {"abs": "absolute", "pow": "power", "float_power": "power", "mod": "remainder", "round": "rint",

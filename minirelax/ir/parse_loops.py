@@ -19,7 +19,7 @@ from minirelax.ir.dim import Dim, DimExpr, floordiv, maximum, minimum, mod, symb
 from minirelax.ir.graph import Var
 from minirelax.ir.loop import REDUCTIONS, Axis, Block, Kernel, neutral
 from minirelax.ir.reader import Reader, fits, number
-from minirelax.ir.scalar import Index, Scalar, apply, literal, load, size_value
+from minirelax.ir.scalar import LAZY, Index, Scalar, apply, literal, load, size_value
 from minirelax.ir.syntax import COMPARE, INFIX, PREFIX, UPDATES, number_text, sibling_dtype
 from minirelax.ir.types import NUMPY_DTYPES, Tensor
 
@@ -32,7 +32,7 @@ PREFIX_NAMES = {node: name for name, (_, node) in PREFIX.items()}
 ON_SIZES = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: floordiv, ast.Mod: mod}
 STATEMENTS = "a kernel has `t = local(type)`, `for i in range(n):`, `s0 = scalar` and `buffer[i] = scalar`"
 INSTEAD = {                                                # Python that people write, and what a kernel has for it
-    ast.If: "choose the value: out[i] = where(condition, a, b)", ast.IfExp: "write where(condition, a, b)",
+    ast.If: "choose the value: out[i] = a if condition else b",
     ast.BoolOp: "write logical_and(a, b) or logical_or(a, b)", ast.Not: "write logical_not(a)",
     ast.Compare: "one comparison at a time: logical_and(a < b, b < c)",
     ast.AugAssign: "a reduction starts with a store before its loops: out[i] = 0.0, then for k in range(m): out[i] += x[i, k]",
@@ -210,7 +210,16 @@ class KernelParser:
 
     def scalar(self, node: ast.expr, dtype: str | None) -> Scalar:
         """The scalar that an expression spells where a value of `dtype` is expected."""
+        if isinstance(node, ast.IfExp):
+            return self._choice(node.test, (node.body, node.orelse), dtype)
         return self._typed(node, self._value(node), dtype)
+
+    def _choice(self, test: ast.expr, sides: tuple[ast.expr, ast.expr], dtype: str | None) -> Scalar:
+        """``a if condition else b``; a bare number has the dtype of the other side, or that which is expected."""
+        condition = self.scalar(test, None)
+        values = [self._choice(n.test, (n.body, n.orelse), dtype) if isinstance(n, ast.IfExp) else self._value(n) for n in sides]
+        sibling = sibling_dtype(tuple(v for v in values if isinstance(v, Scalar))) or dtype
+        return apply(LAZY, condition, *(self._typed(n, v, sibling) for n, v in zip(sides, values, strict=True)))
 
     def _typed(self, node: ast.expr, value: Value, dtype: str | None) -> Scalar:
         """A number gets its dtype; a size becomes a scalar."""
@@ -246,6 +255,8 @@ class KernelParser:
                 return self._apply(INFIX_NAMES[type(op)], [left, right], [a, b])
             case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARE_NAMES:
                 return self._apply(COMPARE_NAMES[type(op)], [left, right], [self._value(left), self._value(right)])
+            case ast.IfExp(test=test, body=yes, orelse=no):
+                return self._choice(test, (yes, no), None)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if args:
                 return self._call(node, name, args, keywords)
         hint = INSTEAD.get(type(getattr(node, "op", node)), INSTEAD.get(type(node), "arithmetic, one comparison, or a call f(x)"))

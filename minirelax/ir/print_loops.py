@@ -2,6 +2,7 @@
 
 A scalar that a block uses more than once is printed once, as ``s0 = ...`` before the store, so the text is as long as
 the scalars are in memory; parsing shares them again.  Expressions that would nest very deeply are cut in the same way.
+What only ``a if condition else b`` may come to is printed in its place, since a line before the store would evaluate it always.
 
 >>> from minirelax.ir.dim import symbol
 >>> from minirelax.ir.scalar import apply, literal, load
@@ -19,9 +20,10 @@ import numpy as np
 
 from minirelax.ir.dim import Atom, DimExpr
 from minirelax.ir.loop import REDUCTIONS, Axis, Block, Kernel, neutral
-from minirelax.ir.scalar import Apply, Index, Literal, Load, Scalar, SizeValue, children, natural_dtype, walk
+from minirelax.ir.scalar import LAZY, Apply, Index, Literal, Load, Scalar, SizeValue, certain, children, natural_dtype, walk
 from minirelax.ir.syntax import (
     ATOM,
+    CHOICE,
     COMPARE,
     COMPARISON,
     INFIX,
@@ -91,11 +93,11 @@ class ScalarPrinter:
     def share(self, *roots: Scalar) -> list[str]:
         """Print everything inside `roots`; the lines for the parts that have a name."""
         lines = []
-        for s in walk(*roots):
+        for s in walk(*roots, inside=certain):
             if id(s) in self.text or not isinstance(s, Apply | Load):
                 continue
-            text, precedence = self._apply(s) if isinstance(s, Apply) else (self.element(s.buffer, s.indices), ATOM)
-            inside = children(s)
+            text, precedence = self._texts(s)
+            inside = certain(s)
             depth = 1 + max((self.text[id(c)][2] for c in inside if id(c) in self.text), default=0)
             if inside and (self.uses[id(s)] > 1 or depth > DEEPEST) and (isinstance(s, Apply) or depth > 1):
                 name = next(self.names)
@@ -103,6 +105,21 @@ class ScalarPrinter:
                 text, precedence, depth = name, ATOM, 0
             self.text[id(s)] = text, precedence, depth
         return lines
+
+    def _choice(self, s: Apply) -> str:
+        """``a if condition else b``; inside of `a` and `b` nothing is named."""
+        condition, *sides = s.args
+        known, texts = dict(self.text), []
+        for side in sides:
+            for inside in walk(side):
+                if id(inside) not in self.text and isinstance(inside, Apply | Load):
+                    self.text[id(inside)] = *self._texts(inside), 0
+            texts.append(self._operand(side, sibling_dtype(s.args[1:])))
+            self.text = dict(known)
+        return f"{_wrapped(texts[0], COMPARISON)} if {_wrapped(self._operand(condition, None), COMPARISON)} else {texts[1][0]}"
+
+    def _texts(self, s: Apply | Load) -> tuple[str, int]:
+        return self._apply(s) if isinstance(s, Apply) else (self.element(s.buffer, s.indices), ATOM)
 
     def root(self, scalar: Scalar, dtype: str | None) -> str:
         """`scalar` where a value of `dtype` is expected."""
@@ -126,6 +143,8 @@ class ScalarPrinter:
 
     def _apply(self, s: Apply) -> tuple[str, int]:
         """Text and precedence of an application, its operands being known."""
+        if s.function == LAZY:
+            return self._choice(s), CHOICE
         name, args, default = s.function, s.args, natural_dtype(s.function, s.args)
         only_sizes = all(isinstance(a, SizeValue | Literal) for a in args)
         operands = [self._operand(a, sibling_dtype(args), only_sizes and name in SIZE_ARITHMETIC) for a in args]

@@ -2,6 +2,7 @@
 
 Safe: it never touches memory outside its buffers, whatever its sizes.  An index that can be shown to stay inside is left as
 it is; one that is outside for sure is an error; any other is checked while running (``check_index``, which raises IndexError).
+In ``x[i - 1] if i > 0 else 0.0`` the condition counts for what can be shown.
 Divisors of sizes must be positive.  Regular: loops of one round are gone, and where every buffer is written once and whole,
 the loops of each block go along the buffer it writes; any other kernel is marked opaque, so that no pass takes it apart.
 
@@ -18,13 +19,16 @@ def pick(x: f32[n], i: i64[m], out: f32[m], *, n, m):
 """
 from __future__ import annotations
 
+import copy
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from minirelax.errors import VerifyError
+from minirelax.ir.bounds import Facts
 from minirelax.ir.dim import Dim, DimExpr, atoms, is_nonnegative, maximum, names, substitute, symbol
+from minirelax.ir.guards import transform_under
 from minirelax.ir.loop import Axis, Block, Kernel, block_dims
 from minirelax.ir.scalar import (
     Apply,
@@ -32,17 +36,18 @@ from minirelax.ir.scalar import (
     Load,
     Scalar,
     apply,
+    certain,
     load,
     simplify_indices,
     size_value,
     substitute_axes,
     substitute_index,
-    transform,
+    walk,
 )
 from minirelax.ir.types import Tensor
 
 CHECK = "check_index"
-CLAMP = "indices count from 0; both sides of a where are read, so clamp them: x[max(i - 1, 0)], x[min(i + 1, n - 1)]"
+CLAMP = "indices count from 0; clamp them, as in x[max(i - 1, 0)], or read only what is there: x[i - 1] if i > 0 else 0.0"
 
 
 def safe_kernel(kernel: Kernel, places: Sequence[str] = ()) -> Kernel:
@@ -81,11 +86,17 @@ def refuse_outside(kernel: Kernel) -> None:
         axes = (*block.axes, *block.over)
         proof = _Proof(_least_sizes((a.extent - 1 for a in axes), least), {}, f"kernel {kernel.name}")
         extents = {a.name: a.extent for a in axes}
-        for buffer, indices in ((block.buffer, block.indices), *((s.buffer, s.indices) for s in block.loads)):
+        for buffer, indices in ((block.buffer, block.indices), *_certain_reads(block)):
             what = f"{_access(buffer, indices)} is outside {buffer}: {types[buffer]}"
             for index, extent in zip(indices, types[buffer].shape, strict=True):
                 if not isinstance(index, Scalar):
                     _refuse_at_corners(proof, index, extent, extents, what)
+
+
+def _certain_reads(block: Block) -> Iterator[tuple[str, tuple[Index, ...]]]:
+    """What each round of the block reads, whatever conditions say."""
+    roots = (*(i for i in block.indices if isinstance(i, Scalar)), block.value)
+    return ((s.buffer, s.indices) for s in walk(*roots, inside=certain) if isinstance(s, Load))
 
 
 def _refuse_at_corners(proof: _Proof, index: Dim, extent: Dim, extents: dict[str, Dim], what: str) -> None:
@@ -109,30 +120,39 @@ def _safe_block(block: Block, types: dict[str, Tensor], least: dict[str, int], p
     outside.check_divisors(a.extent for a in axes)
     inside.check_divisors(block_dims(block))
 
-    def checked(s: Scalar) -> Scalar:
-        return load(s.buffer, inside.indices(s.buffer, s.indices, types[s.buffer]), s.dtype) if isinstance(s, Load) else s
+    def checked(s: Scalar, known: Facts) -> Scalar:
+        where = inside.under(known)
+        return load(s.buffer, where.indices(s.buffer, s.indices, types[s.buffer]), s.dtype) if isinstance(s, Load) else s
 
-    indices = tuple(transform(i, checked) if isinstance(i, Scalar) else i for i in block.indices)
+    indices = tuple(transform_under(i, checked) if isinstance(i, Scalar) else i for i in block.indices)
     found = replace(
-        block, value=transform(block.value, checked), indices=inside.indices(block.buffer, indices, types[block.buffer]),
+        block, value=transform_under(block.value, checked), indices=inside.indices(block.buffer, indices, types[block.buffer]),
         axes=tuple(map(outside.axis, block.axes)), over=tuple(map(outside.axis, block.over)))
     return _without_single_rounds(found)
 
 
 class _Proof:
-    """What is known at one place: sizes are at least `least`, axes within `ranges`."""
+    """What is known at one place: sizes are at least `least`, axes within `ranges`, and `known` is not negative."""
 
     def __init__(self, least: dict[str, int], ranges, place: str):
-        self.place = place
+        self.place, self.known = place, ()
         self.shift: dict[str, Dim] = {name: symbol(name) + low for name, low in least.items()}
         self.ranges = {a: (self._shifted(low), self._shifted(high)) for a, (low, high) in ranges.items()}
 
     def _shifted(self, d: Dim) -> Dim:
         return substitute(d, self.shift) if self.shift else d
 
+    def under(self, known: Facts) -> _Proof:
+        """The same place, where a condition tells more."""
+        if not known:
+            return self
+        more = copy.copy(self)
+        more.known = tuple(map(self._shifted, known))
+        return more
+
     def shows(self, d: Dim) -> bool:
         """Can ``d >= 0`` be shown?"""
-        return is_nonnegative(self._shifted(d), self.ranges)
+        return is_nonnegative(self._shifted(d), self.ranges, self.known)
 
     def check_divisors(self, dims) -> None:
         """VerifyError for a division by something that may be 0."""

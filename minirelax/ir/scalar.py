@@ -62,13 +62,14 @@ class Load(Scalar):
 
 @dataclass(frozen=True, eq=False)
 class Apply(Scalar):
-    """A function of scalars, called by the name of the NumPy ufunc it stands for; also ``where`` and ``cast``."""
+    """A function of scalars, called by the name of the NumPy ufunc it stands for; also ``where``, ``cast`` and `LAZY`."""
 
     function: str
     args: tuple[Scalar, ...]
 
 
 Index = int | DimExpr | Scalar
+LAZY = "if_else"                           # ``a if condition else b``: only the one is evaluated, so only its loads happen
 
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 PREDICATES = (*COMPARISONS, "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "isfinite", "signbit")
@@ -131,6 +132,11 @@ def cast(value: Scalar, dtype: str) -> Scalar:
     return literal(value.value, dtype) if isinstance(value, Literal) else apply("cast", value, dtype=dtype)
 
 
+def if_else(condition: Scalar, yes: Scalar, no: Scalar) -> Scalar:
+    """``yes if condition else no``; what is not chosen is not evaluated, and may have indices outside their buffers."""
+    return yes if yes is no else apply(LAZY, condition, yes, no)
+
+
 def index_scalar(index: Index) -> Scalar:
     """An index as an ``i64`` scalar."""
     return index if isinstance(index, Scalar) else size_value(index)
@@ -158,7 +164,12 @@ def children(s: Scalar) -> tuple[Scalar, ...]:
     return ()
 
 
-def walk(*roots: Scalar) -> Iterator[Scalar]:
+def certain(s: Scalar) -> tuple[Scalar, ...]:
+    """The scalars directly inside `s` that are evaluated whenever `s` is: of ``a if condition else b``, the condition."""
+    return s.args[:1] if isinstance(s, Apply) and s.function == LAZY else children(s)
+
+
+def walk(*roots: Scalar, inside: Callable[[Scalar], tuple[Scalar, ...]] = children) -> Iterator[Scalar]:
     """Every scalar inside `roots`, once, operands before their users."""
     seen: set[int] = set()
     stack: list[tuple[Scalar, bool]] = [(r, False) for r in reversed(roots)]
@@ -169,7 +180,7 @@ def walk(*roots: Scalar) -> Iterator[Scalar]:
         elif id(node) not in seen:
             seen.add(id(node))
             stack.append((node, True))
-            stack += [(c, False) for c in reversed(children(node))]
+            stack += [(c, False) for c in reversed(inside(node))]
 
 
 def loads(*roots: Scalar) -> tuple[Load, ...]:

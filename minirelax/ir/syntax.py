@@ -9,7 +9,7 @@ import ast
 
 from minirelax.ir.scalar import Literal, Scalar
 
-COMPARISON, SUM, PRODUCT, UNARY, POWER, ATOM = 0, 5, 6, 7, 8, 9          # precedences that are mentioned by name
+CHOICE, COMPARISON, SUM, PRODUCT, UNARY, POWER, ATOM = -1, 0, 5, 6, 7, 8, 9          # precedences that are mentioned by name
 
 INFIX: dict[str, tuple[str, int, type[ast.operator]]] = {
     "bitwise_or": ("|", 1, ast.BitOr), "bitwise_xor": ("^", 2, ast.BitXor), "bitwise_and": ("&", 3, ast.BitAnd),

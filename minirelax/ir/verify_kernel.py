@@ -22,7 +22,7 @@ from minirelax.ir.functions import MIXED, complaint
 from minirelax.ir.in_place import is_replaceable
 from minirelax.ir.loop import KINDS, REDUCTIONS, Block, Kernel
 from minirelax.ir.print_loops import print_block
-from minirelax.ir.scalar import PREDICATES, Apply, Index, Load, Scalar, SizeValue, natural_dtype, walk
+from minirelax.ir.scalar import LAZY, PREDICATES, Apply, Index, Load, Scalar, SizeValue, natural_dtype, walk
 from minirelax.ir.syntax import INFIX, NUMBER_NAMES
 from minirelax.ir.types import PARTS
 
@@ -151,7 +151,7 @@ class _Verifier:
 
     def _check_dtypes(self, s: Apply) -> None:
         given = [a.dtype for a in s.args]
-        if s.function == "where":
+        if s.function in ("where", LAZY):
             fine = len(given) == 3 and given[0] == "bool" and given[1] == given[2] == s.dtype
         elif s.function in PREDICATES:
             fine = len(set(given)) == 1 and s.dtype == "bool"

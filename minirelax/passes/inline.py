@@ -55,6 +55,7 @@ LIGHT = {
     "maximum",
     "minimum",
     "where",
+    "if_else",
     "square",
     "logical_and",
     "logical_or",

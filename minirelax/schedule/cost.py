@@ -43,6 +43,7 @@ _CHEAP = {
     "negative",
     "absolute",
     "where",
+    "if_else",
     "cast",
     "square",
     "equal",

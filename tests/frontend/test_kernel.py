@@ -328,7 +328,7 @@ HEAD = "def f(x: f32[n], out: f32[n], *, n, k):\n    for i in range(n):\n       
 
 @pytest.mark.parametrize("text, error, message", [
     (HEAD + "if x[i] > 0:\n            out[i] = x[i]", ParseError,
-     "a store is expected here\n  at line 3   if x[i] > 0:\n  hint: choose the value: out[i] = where(condition, a, b)"),
+     "a store is expected here\n  at line 3   if x[i] > 0:\n  hint: choose the value: out[i] = a if condition else b"),
     (HEAD + "out[i] = x[i] > 0 and x[i] < 1", ParseError,
      "not a scalar: x[i] > 0 and x[i] < 1\n  at line 3   out[i] = x[i] > 0 and x[i] < 1\n"
      "  hint: write logical_and(a, b) or logical_or(a, b)"),
@@ -341,7 +341,7 @@ HEAD = "def f(x: f32[n], out: f32[n], *, n, k):\n    for i in range(n):\n       
     (HEAD + "out[i] = hypot(x[i])", VerifyError, "hypot takes 2 operands, not 1\n  at line 3   out[i] = hypot(x[i])\n"
      "  hint: functions are called as NumPy's; convert an operand by its dtype: f32(x)"),
     (HEAD + "out[i] = x[i - n]", VerifyError, "x[i - n] is outside x: f32[n]\n  at line 3   out[i] = x[i - n]\n"
-     "  hint: indices count from 0; both sides of a where are read, so clamp them: x[max(i - 1, 0)], x[min(i + 1, n - 1)]"),
+     "  hint: indices count from 0; clamp them, as in x[max(i - 1, 0)], or read only what is there: x[i - 1] if i > 0 else 0.0"),
     (HEAD + "out[i] = x[i // k]", VerifyError,
      "i//k divides by k, which may be 0\n  at line 3   out[i] = x[i // k]\n  hint: divide by max(k, 1)"),
     (HEAD + "t[i] = x[i]", ParseError, "there is no buffer t\n  at line 3   t[i] = x[i]\n  hint: there are x, out"),
