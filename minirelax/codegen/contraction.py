@@ -11,11 +11,13 @@ from contextlib import ExitStack, contextmanager
 from minirelax.codegen.kernel import KernelSource
 from minirelax.codegen.rows import RowWriter
 from minirelax.codegen.scalars import ScalarWriter, index_source, literal_source
-from minirelax.ir.dim import product
+from minirelax.ir.dim import Dim, linear, product
+from minirelax.ir.guards import facts
 from minirelax.ir.loop import Axis
-from minirelax.ir.scalar import Load
+from minirelax.ir.scalar import LAZY, Apply, Load, Scalar
 from minirelax.ir.types import itemsize
 from minirelax.schedule.contraction import K_CHUNK, RESULT, REUSE, ContractionPlan, Operand
+from minirelax.schedule.flat import depends_on
 
 
 def contraction_source(plan: ContractionPlan) -> KernelSource:
@@ -214,8 +216,34 @@ class _ContractionWriter:
         plan, out, source = self.plan, self.out, self.source
         target, m = source.names.fresh("a_rows"), source.axis(plan.m.name)
         out.line(f"{target} = ptr_{plan.dtype}(a_copy)")
-        with out.block(f"for {m} in range({self.first}, {self.last}):"), self._k_loops() as k:
-            out.line(f"{target}[({m} - {self.first})*{self.k_count} + {k}] = {self._scalars().value(plan.a.value)}")
+        with out.block(f"for {m} in range({self.first}, {self.last}):"):
+            if plan.a.rows:
+                self._split(m, plan.a.rows)
+            start = f"{target}[({m} - {self.first})*{self.k_count} + "
+            if len(plan.k) == 1:
+                self._copy_row(start, plan.a.value, "0", self.k_count)
+            else:
+                with self._k_loops() as k:
+                    out.line(f"{start}{k}] = {self._scalars().value(plan.a.value)}")
+
+    def _copy_row(self, start: str, value: Scalar, first: str, last: str) -> None:
+        """A run of k of one row.  What is chosen by where k is becomes two runs, and what is chosen otherwise is decided once."""
+        out, source, k = self.out, self.source, self.plan.k[0].name
+        match value:
+            case Apply(function=function, args=(condition, yes, no)) if function == LAZY:
+                if not depends_on(condition, k):
+                    for head, side in ((f"if {self._scalars().value(condition)}:", yes), ("else:", no)):
+                        with out.block(head):
+                            self._copy_row(start, side, first, last)
+                    return
+                if (cut := _cut(condition, k)) is not None:
+                    at = source.names.fresh("cut")
+                    out.line(f"{at} = min(max({source.dim(cut[0])}, {first}), {last})")
+                    for side, run in zip((no, yes) if cut[1] else (yes, no), ((first, at), (at, last)), strict=True):
+                        self._copy_row(start, side, *run)
+                    return
+        with out.block(f"for {source.axis(k)} in range({first}, {last}):"):
+            out.line(f"{start}{source.axis(k)}] = {self._scalars().value(value)}")
 
     @contextmanager
     def _k_loops(self):
@@ -247,7 +275,7 @@ class _ContractionWriter:
             self.finish.row()
 
     def _scalars(self) -> ScalarWriter:
-        axes = (*self.plan.outer, self.plan.m, self.plan.n, *self.plan.k)
+        axes = (*self.plan.outer, self.plan.m, *self.plan.a.rows, self.plan.n, *self.plan.k)
         writer = ScalarWriter(
             self.out, self.source.names, lambda load: self._access(load, writer), {a.name: (0, a.extent - 1) for a in axes}
         )
@@ -255,3 +283,13 @@ class _ContractionWriter:
 
     def _access(self, load: Load, writer: ScalarWriter) -> str:
         return self.source.element(load.buffer, index_source(load.indices[0], writer), load.dtype)
+
+
+def _cut(condition: Scalar, axis: str) -> tuple[Dim, bool] | None:
+    """Where along the axis a condition changes, and whether it holds from there on; None if that is no single place."""
+    needed = facts(condition, True)
+    found = linear(needed[0], (axis,)) if len(needed) == 1 else None
+    if found is None or found[0].get(axis) not in (1, -1):
+        return None
+    rises = found[0][axis] == 1
+    return (0 - found[1] if rises else found[1] + 1), rises

@@ -113,7 +113,7 @@ class ScalarWriter:
         return [texts[id(r)] for r in roots]
 
     def hoist(self, roots: Iterable[Scalar], axes: Iterable[str]) -> None:
-        """Write what a loop over `axes` would only repeat and LLVM would not move: checks and choices that depend on none of them."""
+        """Write what a loop over `axes` only repeats and LLVM would not move: checks and choices that depend on none of them."""
         for node in walk(*roots, inside=certain):
             if _is_written(node) and not any(depends_on(node, a) for a in axes):
                 self.value(node)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from minirelax.ir.dim import Dim, maximum, minimum, product
+from minirelax.ir.dim import Dim, product
 from minirelax.ir.graph import Atom
 from minirelax.ir.op import Op, op
-from minirelax.ir.scalar import apply, size_value
+from minirelax.ir.scalar import apply, if_else, size_value
 from minirelax.ir.tensor import KernelBuilder, TensorExpr
 from minirelax.ir.types import Tensor
 from minirelax.ops.elementwise import sample
@@ -167,17 +167,13 @@ class Concatenate(Op):
             (x, tuple(s if a == self.axis else 0 for a in range(rank)), (1,) * rank) for x, s, _ in parts))
 
     def _choose(self, parts, index):
-        """The part that the index falls into; both sides of each `where` are evaluated, so indices are clamped."""
-        def read(x, start, first, last):
-            j = index[self.axis] - start
-            j = j if last else minimum(j, x.shape[self.axis] - 1)
-            return x.at(*index[:self.axis], j if first else maximum(j, 0), *index[self.axis + 1:])
+        """The part that the index falls into."""
+        def read(x, start):
+            return x.at(*index[:self.axis], index[self.axis] - start, *index[self.axis + 1:])
         x, start, _ = parts[-1]
-        value = read(x, start, len(parts) == 1, True)
-        for n in range(len(parts) - 2, -1, -1):
-            x, start, end = parts[n]
-            before = apply("less", size_value(index[self.axis]), size_value(end))
-            value = apply("where", before, read(x, start, n == 0, False), value)
+        value = read(x, start)
+        for x, start, end in reversed(parts[:-1]):
+            value = if_else(apply("less", size_value(index[self.axis]), size_value(end)), read(x, start), value)
         return value
 
     @classmethod

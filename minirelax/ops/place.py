@@ -1,13 +1,13 @@
 """Putting an array into a larger one at an offset: what `pad`, `set_slice` and `concatenate` do.
 
-Two loop forms.  Where the part is shown to have elements, one expression chooses at every index, so that consumers can
-be fused with it; both sides of a `where` are evaluated, so the index into the part is clamped.  An empty part has
-no index that could be read, so a part that may be empty is written by a block of its own.
+Two loop forms.  Where the part is shown to have elements, one expression chooses at every index, so that consumers can be fused
+with it.  A part that may be empty is written by a block of its own, a plain copy; a consumer that takes such an assembly in
+makes one expression of it (`passes.assemblies`).
 """
 from __future__ import annotations
 
-from minirelax.ir.dim import Dim, is_nonnegative, maximum, minimum
-from minirelax.ir.scalar import Scalar, apply, size_value
+from minirelax.ir.dim import Dim, floordiv, is_nonnegative
+from minirelax.ir.scalar import Scalar, apply, if_else, size_value
 from minirelax.ir.tensor import KernelBuilder, TensorExpr
 
 
@@ -23,7 +23,7 @@ def place(k: KernelBuilder, base: TensorExpr, part: TensorExpr, starts: tuple[Di
     def at(*index):
         axes = [Inside(*a) for a in zip(index, starts, steps, part.shape, base.shape, strict=True)]
         conditions = [c for a in axes for c in a.conditions()]
-        return where_all(conditions, part.at(*(a.clamped() for a in axes)), base.at(*index))
+        return where_all(conditions, part.at(*(a.own() for a in axes)), base.at(*index))
     return TensorExpr(base.shape, base.dtype, at)
 
 
@@ -37,19 +37,14 @@ def has_elements(shape: tuple[Dim, ...]) -> bool:
     return all(is_nonnegative(d - 1) for d in shape)
 
 
-def clamp(index: Dim, size: Dim) -> Dim:
-    """The place among ``0 .. size - 1`` nearest to `index`."""
-    return maximum(minimum(index, size - 1), 0)
-
-
 def where_all(conditions: list[Scalar], yes: Scalar, no: Scalar) -> Scalar:
-    """`yes` where all conditions hold."""
+    """`yes` where all conditions hold; only then is it evaluated."""
     if not conditions:
         return yes
     both = conditions[0]
     for c in conditions[1:]:
         both = apply("logical_and", both, c)
-    return apply("where", both, yes, no)
+    return if_else(both, yes, no)
 
 
 class Inside:
@@ -72,7 +67,7 @@ class Inside:
             found.append(apply("equal", size_value((self.index - self.start) % self.step), size_value(0)))
         return found
 
-    def clamped(self) -> Dim:
-        """`q`, or some place inside if `index` is outside."""
-        q = clamp((self.index - self.start) // self.step, self.size)
+    def own(self) -> Dim:
+        """`q`, if `index` is inside."""
+        q = floordiv(self.index - self.start, self.step)
         return self.size - 1 - q if self.backwards else q

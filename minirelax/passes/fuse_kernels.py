@@ -63,6 +63,7 @@ from minirelax.ir.loop import Block, Kernel, with_sizes
 from minirelax.ir.tensor import REDUCE_NAMES, SPATIAL_NAMES
 from minirelax.ir.types import Shape, Tensor, is_known, substitute_type, symbols
 from minirelax.passes.annotate_patterns import pattern_of
+from minirelax.passes.assemblies import definition
 from minirelax.passes.eliminate_dead_code import drop_dead_bindings
 from minirelax.passes.inline import inline_producers, store_directly, tidy
 from minirelax.passes.share_kernels import KernelTable, rename_block, size_arguments, unique
@@ -135,7 +136,9 @@ class _Merge:
         for v, result in zip((*kernel.outputs, *kernel.local), (*made, *(None for _ in kernel.local)), strict=True):
             buffers[v.name] = self._buffer(result) if result is not None else f"_{len(self.types)}"
             self.types[buffers[v.name]] = substitute_type(v.type, sizes)
-        self.blocks += [rename_block(b, buffers, sizes, *axes) for b in kernel.blocks]
+        several = len(kernel.blocks) > 1 and var not in self.results
+        whole = definition(kernel) if several else None                # what is read here is not put together first
+        self.blocks += [rename_block(b, buffers, sizes, *axes) for b in (kernel.blocks if whole is None else (whole,))]
 
     def _buffer(self, value: Atom) -> str:
         if value not in self.names:  # until it is known which stay; no user's name starts like this

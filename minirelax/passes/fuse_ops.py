@@ -103,7 +103,7 @@ class _Fusion:
         for n in contractions:
             self._add_epilogue(n)
         for n in contractions:
-            self._add_prologue(n, n)
+            self._add_prologue(n)
         for n in calls:
             for producer in self.groups.producers[n]:
                 self._join(producer, n)
@@ -157,21 +157,27 @@ class _Fusion:
         facts = self.groups.facts[n]
         return facts is not None and facts.role == role and self.groups.group[n].size == 1
 
-    def _add_prologue(self, reader: int, anchor: int) -> None:
-        g = self.groups
-        for n in g.producers[reader]:
-            facts = g.facts[n]
-            if (
-                facts is not None
-                and facts.movement
-                and not self._is_view(facts)
-                and g.group[n].size == 1
-                and g.users[n] == {reader}
-                and len(g.read(n, reader).places) == 1
-                and self._stays_linear(n, reader)
-                and g.merge([n, anchor])
-            ):
-                self._add_prologue(n, anchor)
+    def _add_prologue(self, anchor: int) -> None:
+        """Take in what moves elements for an operand; what was moved may be read several times, since nothing is computed."""
+        g, inside = self.groups, {anchor}
+        while True:
+            found = {n for reader in inside for n in g.producers[reader]} - inside
+            n = next((n for n in sorted(found, reverse=True) if self._moves_into(n, inside) and g.merge([n, anchor])), None)
+            if n is None:
+                return
+            inside.add(n)
+
+    def _moves_into(self, n: int, inside: set[int]) -> bool:
+        """Does this only move elements, for these bindings alone, each of which reads it at one place?"""
+        g, facts = self.groups, self.groups.facts[n]
+        return (
+            facts is not None
+            and facts.movement
+            and not self._is_view(facts)
+            and g.group[n].size == 1
+            and g.users[n] <= inside
+            and all(len(g.read(n, reader).places) == 1 and self._stays_linear(n, reader) for reader in g.users[n])
+        )
 
     def _stays_linear(self, producer: int, reader: int) -> bool:
         g = self.groups
@@ -181,7 +187,7 @@ class _Fusion:
             ours, theirs = _at_sizes(g.facts[producer].kernel, call), _at_sizes(g.facts[reader].kernel, into)
             facts = facts_of(theirs)
             place = facts.reads[theirs.inputs[key[-1]].name].places[0]
-            self.sums[key] = is_affine_prologue(facts, place, rename_block(ours.blocks[0], {}, {}))
+            self.sums[key] = is_affine_prologue(facts, place, rename_block(facts_of(ours).definition, {}, {}))
         return self.sums[key]
 
     def _join(self, producer: int, reader: int) -> None:

@@ -117,8 +117,9 @@ class Groups:
         if self._leaves_and_returns(inside) or self._buffers(inside) > MOST_BUFFERS:
             return False
         groups = sorted(parts.values(), key=lambda g: g.last)
-        role = max((g.role for g in groups), key=("pointwise", "rows", "contraction", "assembly").index)
-        lead = next(g for g in groups if g.role == role)
+        roles = [g.role if g is groups[-1] or g.role != "assembly" else "pointwise" for g in groups]  # what is read is expressed
+        role = max(roles, key=("pointwise", "rows", "contraction", "assembly").index)
+        lead = next(g for g, r in zip(groups, roles, strict=True) if r == role)
         domain = lead.domain if role == "contraction" else groups[-1].domain
         merged = Group(sorted(inside), role, domain, lead.rows, sum(g.cost for g in groups), sum(g.size for g in groups))
         for n in inside:

@@ -25,16 +25,20 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from minirelax.ir.bounds import Facts
 from minirelax.ir.dim import DimExpr, Ranges, atoms, is_nonnegative, names, symbol
+from minirelax.ir.guards import facts, transform_under
 from minirelax.ir.loop import Block, block_dims
 from minirelax.ir.scalar import (
     COMPARISONS,
+    LAZY,
     Apply,
     Index,
     Literal,
     Load,
     Scalar,
     SizeValue,
+    literal,
     load,
     loads,
     simplify_indices,
@@ -72,6 +76,7 @@ LIGHT = {
     "bitwise_invert",
     "positive",
 }
+_PLACES = {*COMPARISONS, "logical_and"}
 HEAVY = 8  # a division or a transcendental, in light operations
 ATOM = 2  # a // or % inside an index
 
@@ -184,6 +189,17 @@ def is_movement(value: Scalar) -> bool:
     return isinstance(value, Load) and all(not isinstance(i, Scalar) for i in value.indices)
 
 
+def is_moved(value: Scalar) -> bool:
+    """Is the value one element of one of several buffers, possibly converted, or a constant, chosen by where it is?"""
+    while isinstance(value, Apply) and value.function == "cast":
+        value = value.args[0]
+    match value:
+        case Apply(function=function, args=(condition, yes, no)) if function == LAZY:
+            placed = all(not isinstance(s, Load) and getattr(s, "function", "less") in _PLACES for s in walk(condition))
+            return placed and is_moved(yes) and is_moved(no)
+    return isinstance(value, Literal) or is_movement(value)
+
+
 def repeats(block: Block, read: Load) -> bool:
     """May `block` read the same element of the buffer more than once, at this place in its expression?"""
     axes = {a.name for a in (*block.axes, *block.over)}
@@ -207,6 +223,8 @@ def tidy(block: Block) -> Block:
     value = simplify_indices(block.value, ranges) if needed else block.value
     if any(isinstance(s, SizeValue) for s in walk(value)):
         value = transform(value, lambda s: _decided(s, ranges))
+    if any(isinstance(s, Apply) and s.function == LAZY for s in walk(value)):
+        value = transform_under(value, lambda s, known: _chosen(s, ranges, known))
     return block if value is block.value else replace(block, value=value)
 
 
@@ -225,8 +243,25 @@ def _decided(s: Scalar, ranges: Ranges) -> Scalar:
     return s
 
 
+def _chosen(s: Scalar, ranges: Ranges, known: Facts) -> Scalar:
+    """`s` without comparisons of sizes that have one result here, and without choices that they decide."""
+    match s:
+        case Apply(function="logical_and", args=(Literal(value=holds), other)) | Apply(
+            function="logical_and", args=(other, Literal(value=holds))
+        ) if other.dtype == "bool":
+            return other if holds else literal(False, "bool")
+        case Apply(function=function, args=(Literal(value=holds), yes, no)) if function == LAZY:
+            return yes if holds else no
+        case Apply(function=function, args=(a, _)) if function in COMPARISONS and a.dtype == "i64":
+            for holds in (True, False):
+                needed = facts(s, holds)
+                if needed and all(is_nonnegative(d, ranges, known) for d in needed):
+                    return literal(holds, "bool")
+    return s
+
+
 def _pays(producer: Block, readers: list[Block]) -> bool:
-    if cost(producer.value) <= CHEAP:
+    if cost(producer.value) <= CHEAP or (is_moved(producer.value) and all(map(is_contraction, readers))):
         return True
     if len(readers) > 1:
         return False

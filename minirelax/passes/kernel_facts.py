@@ -16,11 +16,12 @@ from dataclasses import dataclass
 
 from minirelax.ir.dim import Atom, Dim, DimExpr, floordiv, linear, product, rebuild, symbol
 from minirelax.ir.graph import Var
-from minirelax.ir.loop import Block, Kernel
+from minirelax.ir.loop import Block, Kernel, scalar_dims
 from minirelax.ir.scalar import Load, Scalar, loads
 from minirelax.ir.types import Tensor
 from minirelax.passes.annotate_patterns import pattern_of
-from minirelax.passes.inline import compose, cost, is_definition, is_light, is_movement, moving, repeats
+from minirelax.passes.assemblies import definition
+from minirelax.passes.inline import compose, cost, is_definition, is_light, is_moved, moving, repeats
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Facts:
     reads: dict[str, Read]
     cost: int
     light: bool  # no division, no transcendental function
-    movement: bool  # moves (or converts) elements of one input, no more
+    movement: bool  # moves (or converts) elements of its inputs, no more
+    definition: Block | None  # the block that gives the element at any place: the only one, or that of an assembly
     flat_copy: bool  # the same elements in the same order: could be a view
 
 
@@ -59,6 +61,7 @@ def facts_of(kernel: Kernel) -> Facts:
     domain = _extents(last)
     role, rows = _role(kernel)
     single = len(kernel.blocks) == 1 and role == "pointwise"
+    element = last if single else definition(kernel) if role == "assembly" else None
     return Facts(
         kernel,
         role,
@@ -67,7 +70,8 @@ def facts_of(kernel: Kernel) -> Facts:
         {v.name: _read(kernel, v) for v in kernel.inputs},
         sum(cost(b.value) for b in kernel.blocks),
         all(is_light(b.value) for b in kernel.blocks),
-        single and is_movement(last.value),
+        element is not None and is_moved(element.value) and bool(loads(element.value)),
+        element,
         single and is_flat_copy(kernel),
     )
 
@@ -102,7 +106,8 @@ def is_affine_prologue(consumer: Facts, place: tuple[int, Load], producer: Block
     probe = Block(block.axes, block.buffer, block.indices, read, block.over, block.reduction)
     axes = tuple(a.name for a in (*block.axes, *block.over))
     composed = compose(probe, Block(producer.axes, read.buffer, producer.indices, producer.value))
-    return all(not isinstance(i, Scalar) and linear(i, axes) is not None for s in loads(composed.value) for i in s.indices)
+    gathered = any(isinstance(i, Scalar) for s in loads(composed.value) for i in s.indices)
+    return not gathered and all(linear(d, axes) is not None for d in scalar_dims(composed.value))
 
 
 def _role(kernel: Kernel) -> tuple[str, tuple[Dim, ...]]:

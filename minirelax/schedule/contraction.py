@@ -12,7 +12,8 @@ product of a block of rows is finished, and then each row of it.  That needs row
 smaller blocks of rows where m is small, since rows are all that threads can share then.
 
 B is read in place when it is packed already (a weight) or when its rows are contiguous and few rows of A would reuse a
-copy; else its panels are copied into the thread's scratch memory.  A is read in place when k is contiguous, else copied.
+copy; else its panels are copied into the thread's scratch memory.  A is read in place when k is contiguous, else copied; what is
+made of it by choices, as the windows of a convolution are, is evaluated then, and its rows may be several axes (`gathered_rows`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from minirelax.ir.scalar import Load, Scalar, load, substitute_index, transform
 from minirelax.ir.types import itemsize, whole_lines
 from minirelax.passes.contraction_rows import is_product_sum, is_short_row, matrix_roles
 from minirelax.schedule.cost import block_cost
-from minirelax.schedule.flat import flatten, merge_group, merge_spatial
+from minirelax.schedule.flat import flatten, merge_group
+from minirelax.schedule.gathered_rows import merge_rows
 from minirelax.schedule.rows import RowPlan, plan_epilogue
 
 K_CHUNK = 384  # rows of B between two passes over the result: 48 KiB of f32 for a panel of 32 columns
@@ -59,6 +61,7 @@ class Operand:
     buffer: str | None = None
     base: Dim = 0  # element offset with m (or n) and k at 0
     stride: Dim = 0  # elements from one row of A (one k of B) to the next
+    rows: tuple[Axis, ...] = ()  # the axes that m stands for in `value`, if it is not one of them
 
 
 @dataclass(frozen=True)
@@ -117,13 +120,15 @@ def plan_contraction(kernel: Kernel, tile: RegisterTile) -> ContractionPlan | No
         return None
     packed = _packed_buffer(kernel, anchor, tile.width)
     count = len(anchor.axes) - 1 if whole_rows else len(anchor.axes)
-    blocks = merge_spatial(flatten(kernel).blocks, count).blocks
     at = kernel.blocks.index(anchor)
+    blocks, rows, gathered = merge_rows(flatten(kernel).blocks, at, count)
     block, over = merge_group(blocks[at], blocks[at].over)
     roles = matrix_roles(block)
     if roles is None:  # as it is where there is nothing to sum: no index depends on anything then
         return None
-    return _sized(kernel, block, roles, over, (*blocks[:at], *blocks[at + 1 :]), whole_rows, packed, tile)
+    roles = roles if gathered is None else replace(roles, a=gathered)
+    plan = _sized(kernel, block, roles, over, (*blocks[:at], *blocks[at + 1 :]), whole_rows, packed, tile)
+    return replace(plan, a=replace(plan.a, rows=rows))
 
 
 def _anchor(kernel: Kernel) -> Block | None:

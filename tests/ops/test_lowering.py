@@ -109,7 +109,7 @@ def test_parts_with_elements_stay_one_expression():
 
 def test_first_and_last_parts_need_one_bound():
     kernel = lowered(OPS["concatenate"]((None, None), 0), f32["n + 1"], f32["m + 1"])
-    assert [str(ld.indices[0]) for ld in loads(kernel)] == ["min(i, n)", "max(i - n - 1, 0)"]
+    assert [str(ld.indices[0]) for ld in loads(kernel)] == ["i", "i - n - 1"]
 
 
 @pytest.mark.parametrize("index", [5, -6, 2**40])
