@@ -30,6 +30,8 @@ def is_nonnegative(d: Dim, ranges: Ranges | None = None, facts: Facts = ()) -> b
     """
     if isinstance(d, int):
         return d >= 0
+    size = gcd(*(k for _, k in d.terms))
+    d = d if size == 1 else DimExpr(tuple((mono, k // size) for mono, k in d.terms))
     return _decide_nonnegative(d, ranges or {}, facts) if ranges or facts else _is_always_nonnegative(d)
 
 
@@ -41,6 +43,9 @@ def less_equal(a: Dim, b: Dim, ranges: Ranges | None = None) -> bool:
 PROOF_STEPS = 150            # how many bounds one proof may try: the answer "unknown" must come soon, too
 
 
+SAMPLES = ((1, 1), (1000, 7), (0, 0), (1, 1000), (1000, 0), (0, 1000))     # numbers for sizes without a range, in turn
+
+
 @functools.lru_cache(16384)
 def _is_always_nonnegative(d: DimExpr) -> bool:
     return _decide_nonnegative(d, {}, ())
@@ -48,14 +53,13 @@ def _is_always_nonnegative(d: DimExpr) -> bool:
 
 def _decide_nonnegative(d: DimExpr, ranges: Ranges, facts: Facts) -> bool:
     """A search for a proof is slow to give up: a counterexample among a few numbers saves most of the searches in vain."""
-    steps, size = [PROOF_STEPS], gcd(*(k for _, k in d.terms))
-    d = d if size == 1 else normal({mono: k // size for mono, k in d.terms})
+    steps = [PROOF_STEPS]
     return _is_plainly_nonnegative(d, ranges, steps) or (
         not _has_counterexample(d, ranges, facts) and _is_nonnegative(d, ranges, steps, facts))
 
 
 def _has_counterexample(d: DimExpr, ranges: Ranges, facts: Facts) -> bool:
-    for free in ((1, 1), (1000, 7)):
+    for free in SAMPLES:
         for end in (0, 1):
             sizes = _Sample(ranges, free, end)
             try:

@@ -15,8 +15,6 @@ from minirelax.ir.polynomial import Atom, Dim, DimExpr, atoms, names, symbol, va
 if TYPE_CHECKING:
     from minirelax.ir.knowledge import Knowledge
 
-NUMBERS = ((7, 1000), (1000, 7), (0,), (1,), (3, 5, 4), (24, 12, 36), (1, 0), (0, 1), (2, 9, 1), (13, 8, 5), (2,), (12,), (60,))
-
 
 def hold(known: Knowledge, d: Dim, shown: Callable[[Knowledge, Dim], bool], possible: Callable[[int], bool],
          budget: int) -> bool:
@@ -36,13 +34,9 @@ def hold(known: Knowledge, d: Dim, shown: Callable[[Knowledge, Dim], bool], poss
 
 def _values(known: Knowledge, d: Dim) -> Iterator[int]:
     """What `d` is for some numbers that are not known to be impossible."""
-    used = sorted(names(d).union(*map(names, known.mentioned)))
-    for row in NUMBERS:
-        sizes = {name: known.lower.get(name, 0) + row[i % len(row)] for i, name in enumerate(used)}
-        sizes = {name: min(k, known.upper.get(name, k)) for name, k in sizes.items()}
+    for sizes in known.samples(names(d)):
         try:
-            if known.admits(sizes):
-                yield value(d, sizes)
+            yield value(d, sizes)
         except ZeroDivisionError:
             continue
 

@@ -77,6 +77,22 @@ def parts(op: str, d: Dim, ranges: Ranges | None = None) -> tuple[Dim, ...]:
     return (*parts(op, rest + others * mono[i].left, ranges), *parts(op, rest + others * mono[i].right, ranges))
 
 
+def sides(op: str, d: Dim) -> tuple[Dim, ...]:
+    """The sizes whose extreme `d` is, like `parts`, but beside other atoms, too: ``max(n, m) + min(k, 3)`` has two.
+
+    >>> from minirelax.ir.dim import dim
+    >>> sides("max", dim("max(n, m) + min(k, 3)")), sides("max", dim("n - min(m, 3)"))
+    ((m + min(k, 3), n + min(k, 3)), (-m + n, n - 3))
+    """
+    for mono, k in terms(d):
+        for i, f in enumerate(mono):
+            if isinstance(f, Atom) and f.op == (op if k > 0 else OPPOSITE.get(op)):
+                rest, others = d - normal({mono: k}), normal({mono[:i] + mono[i + 1:]: k})
+                if is_nonnegative(others if k > 0 else -1 * others):
+                    return (*sides(op, rest + others * f.left), *sides(op, rest + others * f.right))
+    return (d,)
+
+
 def _common_part(kept: list[Dim]) -> Dim:
     """Per monomial, the smallest coefficient."""
     numbers = [dict(terms(p)) for p in kept]

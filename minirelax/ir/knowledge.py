@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import nan
 from typing import TYPE_CHECKING
 
 from minirelax.ir import cases, interval
@@ -27,7 +28,7 @@ from minirelax.ir.comparable import Rule, comparable, rules_of
 from minirelax.ir.dim import substitute
 from minirelax.ir.division import floordiv, mod
 from minirelax.ir.equations import decided_by, joint_remainder, remainder_of, shortened
-from minirelax.ir.extremes import extreme
+from minirelax.ir.extremes import extreme, sides
 from minirelax.ir.polynomial import Atom, Dim, DimExpr, atom, linear, names, symbol, value
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 Fact = tuple[str, Dim, Dim]                         # (relation, left, right)
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 MANY_CASES, FEW_CASES = 64, 16                      # for what is decided at once, and for what is searched for
+SAMPLES = ((7, 1000), (1000, 7), (0,), (1,), (3, 5, 4), (24, 12, 36), (1, 0), (0, 1), (2, 9, 1), (13, 8, 5), (2,), (12,), (60,),
+           (4096,), (1, 1000))
 Bounds = Mapping[str, "tuple[int | None, int | None]"]
 
 
@@ -59,6 +62,8 @@ class Knowledge:
     nonzero: tuple[Dim, ...] = ()
     remainders: Mapping[tuple[Dim, Dim], int] = field(default_factory=dict)   # (x, y) -> x % y
     _simplified: dict[Dim, Dim] = field(default_factory=dict, init=False, repr=False)
+    _samples: dict[frozenset[str], list[dict[str, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _numbers: dict[tuple[Dim, frozenset[str]], list[float]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _nonnegative: dict[Dim, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @staticmethod
@@ -102,8 +107,15 @@ class Knowledge:
         return self.is_nonnegative(d) and self.is_nonnegative(-1 * d)
 
     def less_equal(self, a: Dim, b: Dim) -> bool:
-        """Can ``a <= b`` be shown?"""
+        """Can ``a <= b`` be shown?  Of a ``max`` on the left that takes a proof for each side, of one on the right for one."""
+        left, right = sides("max", a), sides("max", b)
+        if len(left) * len(right) > 1 and all(low in right or any(self.is_nonnegative(r - low) for r in right) for low in left):
+            return True
         return self.is_nonnegative(b - a)
+
+    def shows_at_once(self, d: Dim) -> bool:
+        """Can ``d >= 0`` be shown without distinguishing cases?  What cannot is said sooner than by `is_nonnegative`."""
+        return self._is_shown(self.simplify(d))
 
     def is_nonnegative(self, d: Dim) -> bool:
         """Can ``d >= 0`` be shown?"""
@@ -148,6 +160,28 @@ class Knowledge:
                     and all(number(x) % number(y) == r for (x, y), r in self.remainders.items()))
         except ZeroDivisionError:
             return False
+
+    def samples(self, used: frozenset[str]) -> list[dict[str, int]]:
+        """A few of the numbers that this speaks about, for all of these names: a claim that one refutes needs no other proof."""
+        if used not in self._samples:
+            every = sorted(used.union(*map(names, (*self.mentioned, *self.values.values()))))
+            found = []
+            for row in SAMPLES:
+                sizes = {name: self.lower.get(name, 0) + row[i % len(row)] for i, name in enumerate(every)}
+                sizes = {name: min(k, self.upper.get(name, k)) for name, k in sizes.items()}
+                if sizes not in found and self.admits(sizes):
+                    found.append(sizes)
+            self._samples[used] = found
+        return self._samples[used]
+
+    def may_be_less_equal(self, a: Dim, b: Dim, used: frozenset[str]) -> bool:
+        """Is ``a <= b`` for a few numbers?  To be asked before proofs where most do not hold; `used` are all names there."""
+        return not any(map(float.__gt__, self._numbers_of(a, used), self._numbers_of(b, used)))
+
+    def _numbers_of(self, d: Dim, used: frozenset[str]) -> list[float]:
+        if (d, used) not in self._numbers:
+            self._numbers[d, used] = [_number(d, sizes) for sizes in self.samples(used)]
+        return self._numbers[d, used]
 
     def simplify(self, d: Dim) -> Dim:
         """An equal size: replaced names replaced, known remainders and decided ``min``s and ``max``es gone."""
@@ -322,3 +356,11 @@ class Knowledge:
 
 def _substituted(facts: tuple[Dim, ...], values: Mapping[str, Dim]) -> tuple[Dim, ...]:
     return tuple(e for f in facts if isinstance(e := substitute(f, values), DimExpr))
+
+
+def _number(d: Dim, sizes: Mapping[str, int]) -> float:
+    """What `d` is; not a number, which no number is larger or smaller than, where that divides by 0."""
+    try:
+        return float(value(d, sizes))
+    except ZeroDivisionError:
+        return nan

@@ -25,7 +25,7 @@ import functools
 from collections.abc import Callable
 
 from minirelax.errors import CompileError, VerifyError
-from minirelax.ir.dim import Dim, less_equal, product
+from minirelax.ir.dim import Dim, less_equal, names, product
 from minirelax.ir.graph import (
     Alias,
     AllocStorage,
@@ -203,7 +203,15 @@ class _Verifier:
         if isinstance(here[0], int) and isinstance(there[0], int):
             first, second = sorted((here, there), key=lambda piece: piece[0])
             return not self.known.shows(">", first[1], second[0])
-        return self.known.less_equal(here[1], there[0]) or self.known.less_equal(there[1], here[0])
+        return any(self.known.may_be_less_equal(a[1], b[0], self._named) and self.known.less_equal(a[1], b[0])
+                   for a, b in ((here, there), (there, here)))
+
+    @functools.cached_property
+    def _named(self) -> frozenset[str]:
+        """The sizes that offsets in storages and tensors there are made of."""
+        placed = [b for b in self.function.bindings if isinstance(b.value, AllocTensor) and isinstance(b.var.type, Tensor)]
+        sizes = (d for b in placed for d in (b.value.offset, *(b.var.type.shape or ())) if d is not None)
+        return frozenset().union(*map(names, sizes))
 
     @functools.cached_property
     def known(self) -> Knowledge:

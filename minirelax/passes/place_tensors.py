@@ -8,11 +8,16 @@ take turns.  One that is known to be too small is left to others.  Else the tens
 
 Who asks first matters.  In the order of the program, equal sizes share perfectly (this colours an interval graph); from the
 largest down, small tensors find room where large ones were.  Both are tried, sizes that differ by little counting as equal,
-and what takes less memory is kept.  Where some sizes cannot be compared, so is one storage for all, as long as the largest
-end in it: then the parts of a program between which the sizes decide add nothing to each other.
+and what takes less memory is kept.
+
+Where some sizes cannot be compared, that wastes: what is largest depends on the call.  Then there is one storage, or a few of
+which each has its own tensors, in which a tensor begins where the highest of those ends that `stack_tensors` puts below it.  Its
+offset is the ``max`` of their ends, without those that are known to be no higher than another.  So the parts of a program
+between which the sizes decide add nothing to each other.  Numbers of bytes are stacked, too, if that takes less.
 
 Why it is right: a place is taken only if its bytes provably lie inside the storage and apart from those of every tensor in it
-whose life meets this one's; storages only ever grow at their ends.
+whose life meets this one's; storages only ever grow at their ends.  In a stack, of two whose lives meet one begins at a ``max``
+of which the end of the other, or one that is higher, is a part.
 
 >>> from minirelax.ir.dim import dim
 >>> from minirelax.ir.knowledge import Knowledge
@@ -33,9 +38,12 @@ from dataclasses import dataclass, field
 
 from minirelax.ir.dim import Dim, maximum, names, value
 from minirelax.ir.knowledge import Knowledge
+from minirelax.passes.stack_tensors import Level, stack_tensors
 
 TYPICAL = (16, 256, 4096)  # sizes at which two plans are compared
-SAMPLES = ((1,), (7,), (4096,), (1, 1000), (1000, 1, 30))  # sizes at which a claim is tried before it is proven
+EQUAL = (16, 1, 256, 2048)  # sizes at which stacks are compared: the same for all names,
+APART = ((1, 256), (1, 1024), (16, 256), (1, 64), (8, 64))  # and for one name the second, for all others the first
+POINTS, LARGEST = 40, 1 << 20  # at most so many
 WORTH = 0.97  # of what a new storage would take: growing by more is not worth it
 ALIKE = 1.125  # a ratio of sizes below which the order of the program decides
 
@@ -85,17 +93,47 @@ class _Offer:
 def place(requests: Iterable[Request], known: Knowledge) -> list[Place]:
     """Storages in which all requests have places, in the order of the program."""
     requests = list(requests)
-    prover = _Prover(known)
+    prover = _Prover(known, frozenset().union(*(names(r.bytes) for r in requests)))
+    early = [r for r in requests if not r.late]
+    if prover.can_order(r.bytes for r in early):
+        found = _shared(requests, prover)
+        if early and all(isinstance(r.bytes, int) for r in early):
+            late = [p for p in found if p.late]
+            found = prover.smallest([found, late + _stacked(early, prover)])
+    else:
+        found = _Placing(prover).run(r for r in requests if r.late) + _stacked(early, prover)
+    for p in found:
+        p.tenants.sort(key=lambda r: (r.first, r.last))
+    return sorted(found, key=lambda p: p.tenants[0].first)
+
+
+def _shared(requests: list[Request], prover: _Prover) -> list[Place]:
+    """Storages that tensors take one after the other, in the better one of two orders."""
     orders = {tuple(requests): requests}
     by_size = sorted(requests, key=lambda r: -_rank(prover.typical(r.bytes, TYPICAL[-1])))  # stable: else the program's order
     orders.setdefault(tuple(by_size), by_size)
-    tried = [_Placing(prover).run(order) for order in orders.values()]
-    if not prover.can_order(r.bytes for r in requests if not r.late):
-        tried += [_Placing(prover, True).run(order) for order in orders.values()]
-    best = min(tried, key=lambda places: sum(math.log(max(1, prover.total(places, n))) for n in TYPICAL))
-    for p in best:
-        p.tenants.sort(key=lambda r: (r.first, r.last))
-    return sorted(best, key=lambda p: p.tenants[0].first)
+    return prover.smallest([_Placing(prover).run(order) for order in orders.values()])
+
+
+def _stacked(requests: list[Request], prover: _Prover) -> list[Place]:
+    """One storage for each level of a stack."""
+    points = prover.points(frozenset().union(*(names(r.bytes) for r in requests)))
+    return [_level_place(level, requests, prover) for level in stack_tensors(requests, points)]
+
+
+def _level_place(level: Level, requests: list[Request], prover: _Prover) -> Place:
+    """A storage in which each tensor begins where the highest one below it ends."""
+    ends: dict[int, tuple[Dim, ...]] = {}
+    tenants, offsets = [], {}
+    for i in level.members:
+        r = requests[i]
+        starts = prover.highest(frozenset(e for j in level.below[i] for e in ends[j])) or (0,)
+        ends[i] = tuple(s + r.bytes for s in starts)
+        tenants.append(r)
+        offsets[r.name] = prover.joined(starts)
+    covered = frozenset().union(*level.below.values())
+    return Place(list(prover.highest(frozenset(e for i in level.members if i not in covered for e in ends[i]))), False,
+                 tenants, offsets)
 
 
 def _rank(size: float) -> int:
@@ -105,30 +143,18 @@ def _rank(size: float) -> int:
 class _Prover:
     """Questions about sizes, each asked once."""
 
-    def __init__(self, known: Knowledge):
-        self.known = known
-        self.samples: dict[frozenset[str], list[dict[str, int]]] = {}
+    def __init__(self, known: Knowledge, used: frozenset[str]):
+        self.known, self.names = known, used
+        self.highest = functools.cache(self._highest)
+        self.joined = functools.cache(lambda ends: functools.reduce(maximum, ends))
         self.typical = functools.cache(self._typical)
         self.less_equal = functools.cache(self._less_equal)  # the same few sizes meet again and again
 
     def _less_equal(self, a: Dim, b: Dim) -> bool:
-        d = b - a
-        return d >= 0 if isinstance(d, int) else not self._is_refuted(d) and self.known.is_nonnegative(d)
+        return self._may_be(a, b) and self.known.is_nonnegative(b - a)
 
-    def _is_refuted(self, d: Dim) -> bool:
-        """Is it negative at a few sizes that there can be?  Most of what does not hold is found so, and quickly."""
-        used = names(d)
-        if used not in self.samples:
-            orders = [sorted(used), sorted(used, reverse=True)]
-            points = [dict(zip(order, itertools.cycle(numbers), strict=False)) for order in orders for numbers in SAMPLES]
-            self.samples[used] = [p for p in points if self._is_possible(p)]
-        return any(value(d, p) < 0 for p in self.samples[used])
-
-    def _is_possible(self, sizes: dict[str, int]) -> bool:
-        try:
-            return self.known.admits(sizes)
-        except KeyError:  # there is a fact about another size, too
-            return False
+    def _may_be(self, a: Dim, b: Dim) -> bool:
+        return self.known.may_be_less_equal(a, b, self.names)
 
     def can_order(self, sizes: Iterable[Dim]) -> bool:
         """Is of any two one known to be the smaller?"""
@@ -146,6 +172,37 @@ class _Prover:
         """The bytes by which a storage grows."""
         return max(0.0, self.typical(end, n) - max(self.typical(e, n) for e in ends))
 
+    def _highest(self, ends: frozenset[Dim]) -> tuple[Dim, ...]:
+        """Some ends without those that are soon found to be no larger than another."""
+        kept: list[Dim] = []
+        for e in sorted(ends, key=lambda e: (-self.typical(e, TYPICAL[-1]), str(e))):
+            if not any(self.is_soon_less_equal(e, k) for k in kept):
+                kept = [*(k for k in kept if not self.is_soon_less_equal(k, e)), e]
+        return tuple(kept)
+
+    def is_soon_less_equal(self, a: Dim, b: Dim) -> bool:
+        """The same as `less_equal`, for who can do without an answer."""
+        return self._may_be(a, b) and self.known.shows_at_once(b - a)
+
+    def points(self, used: frozenset[str]) -> list[dict[str, int]]:
+        """Numbers for sizes at which stacks are compared: all alike, then each one far from the others, as far as that may be."""
+        rows = [dict.fromkeys(used, n) for n in EQUAL]
+        rows += [dict.fromkeys(used, small) | {name: large} for name in sorted(used) for small, large in APART]
+        ends = {name: (self.known.lower.get(name, 0), self.known.upper.get(name, LARGEST)) for name in used}
+        found = [{name: max(ends[name][0], min(n, ends[name][1])) for name, n in row.items()} for row in rows]
+        found = [row for at, row in enumerate(found) if row not in found[:at]][:POINTS]
+        return [row for row in found if self._is_possible(row)] or found
+
+    def _is_possible(self, sizes: dict[str, int]) -> bool:
+        try:
+            return self.known.admits(sizes)
+        except KeyError:  # there is a fact about another size, too
+            return False
+
+    def smallest(self, plans: Iterable[list[Place]]) -> list[Place]:
+        """The first of the plans that take the least memory, at several sizes together."""
+        return min(plans, key=lambda places: sum(math.log(max(1, self.total(places, n))) for n in TYPICAL))
+
     def total(self, places: Iterable[Place], n: int) -> float:
         return sum(max(self.typical(e, n) for e in p.ends) for p in places)
 
@@ -153,8 +210,8 @@ class _Prover:
 class _Placing:
     """Requests in one order, each given the best place there is by then."""
 
-    def __init__(self, prover: _Prover, as_one: bool = False):
-        self.prover, self.as_one = prover, as_one
+    def __init__(self, prover: _Prover):
+        self.prover = prover
         self.places: list[Place] = []
 
     def run(self, requests: Iterable[Request]) -> list[Place]:
@@ -200,7 +257,7 @@ class _Placing:
             if not self._may_grow(p, end, bool(taken)):
                 return None
             added = sum(prover.added(p.ends, end, n) / max(1.0, prover.typical(r.bytes, n)) for n in TYPICAL)
-            if added > WORTH * len(TYPICAL) and not self.as_one:
+            if added > WORTH * len(TYPICAL):
                 return None
         after = [prover.typical(start, most) for start, _ in taken if prover.less_equal(end, start)]
         room = max(prover.typical(e, most) for e in p.ends)
@@ -210,4 +267,4 @@ class _Placing:
         """Numbers may; of expressions, those that are not known to be smaller than all that is wanted."""
         if isinstance(end, int) and all(isinstance(e, int) for e in p.ends):
             return True
-        return is_used or self.as_one or not all(self.prover.less_equal(e, end) for e in p.ends)
+        return is_used or not all(self.prover.less_equal(e, end) for e in p.ends)

@@ -2,9 +2,10 @@
 
 A tensor needs memory from its allocation to the last read of it, through any view (Relax, section 4.3).  Where it is then is
 decided by `place_tensors`: in a storage of provably the same number of bytes, or in a part that nobody needs meanwhile of
-one that is provably large enough under the function's guards and the bounds of its sizes.  Sizes are compared as polynomials,
-so ``n*2`` and ``2*n`` share.  With bounds for all sizes, bytes are numbers, and storages may be enlarged for who comes later;
-with bounds for some (``m <= 20``), the others stay in the expressions.  A lower bound alone bounds nothing.
+one that is provably large enough under the function's guards and the bounds of its sizes; or, where sizes cannot be compared,
+above all tensors that are needed meanwhile and lie below it.  Sizes are compared as polynomials, so ``n*2`` and ``2*n`` share.
+With bounds for all sizes, bytes are numbers, and storages may be enlarged for who comes later; with bounds for some
+(``m <= 20``), the others stay in the expressions.  A lower bound alone bounds nothing.
 
 Results of the function are not planned: they are the caller's, who may keep them (branches and loop bodies write where
 their caller says); an upper bound for their storage would only hold on to memory that the caller may never need.  Nor is
@@ -158,8 +159,9 @@ def _planned(function: Function, module: Module, bounds: Bounds) -> Function:
     for b in function.body:
         where = home.get(b.var.name) if b.var is not None and isinstance(b.value, AllocTensor) else None
         if where is not None and where not in storages:
-            storages[where] = Var(next(names), Storage(where.bytes))
-            out.append(Binding(storages[where], AllocStorage(where.bytes), b.source))
+            taken = where.bytes
+            storages[where] = Var(next(names), Storage(taken))
+            out.append(Binding(storages[where], AllocStorage(taken), b.source))
         if where is not None:
             b = replace(b, value=AllocTensor((storages[where],), where.offsets[b.var.name]))
         out.append(b)

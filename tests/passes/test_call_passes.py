@@ -55,8 +55,12 @@ def test_memory_is_shared_by_symbolic_equality():
     assert storages(plan_memory()(parse(chain("16*n", "8*n + 8*n", "16*n", "n*16", "n")))) == ["64*n", "64*n"]
 
 
-def test_unequal_symbolic_sizes_do_not_share():
-    assert storages(plan_memory()(parse(chain("16*n", "16*m", "16*n + 16", "n")))) == ["64*n", "64*m", "64*n + 64"]
+def test_sizes_that_can_be_ordered_need_to_be_equal_to_share():
+    assert storages(plan_memory()(parse(chain("16*n", "16*n", "16*n + 16", "n")))) == ["64*n", "64*n", "64*n + 64"]
+
+
+def test_where_sizes_cannot_be_compared_the_larger_of_two_is_shared():
+    assert storages(plan_memory()(parse(chain("16*n", "16*m", "16*n + 16", "n")))) == ["64*n + 64", "64*m"]
 
 
 def test_with_bounds_storage_is_constant_and_may_grow():
