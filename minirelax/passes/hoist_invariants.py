@@ -62,17 +62,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from minirelax.ir.bounds import Facts, is_nonnegative
-from minirelax.ir.dim import Dim, substitute, symbol
+from minirelax.ir.bounds import Facts
+from minirelax.ir.dim import Dim
 from minirelax.ir.graph import (
     Atom,
     Binding,
     Const,
     Dataflow,
     Function,
-    Guard,
     Module,
     Scan,
     Var,
@@ -80,73 +79,18 @@ from minirelax.ir.graph import (
     called_functions,
     fresh_names,
 )
-from minirelax.ir.infer import bound_sizes, mentioned_names
-from minirelax.ir.lattice import bare_name, bind
+from minirelax.ir.infer import bound_sizes
 from minirelax.ir.op import substitute_dims
-from minirelax.ir.types import Tensor, Type, substitute_type, symbols
-from minirelax.ops.arithmetic import Power
-from minirelax.ops.create import Full, Iota, SizeOf
-from minirelax.ops.elementwise import Elementwise
-from minirelax.ops.index import Slice
-from minirelax.ops.linalg import Einsum, Matmul
-from minirelax.ops.movement import BroadcastTo, Concatenate, Pad, Reshape, Transpose
-from minirelax.ops.reduce import All, Any, Extreme, Position, Prod, Sum
+from minirelax.ir.types import substitute_type
 from minirelax.passes.base import BIND
 from minirelax.passes.bind_parameters import grows
+from minirelax.passes.loop_functions import Called, facts_of_guard, is_known_tensor, sizes_at
 from minirelax.passes.share_kernels import unique
-
-WHOLE = (Sum, Prod, Any, All, Matmul, Einsum, Reshape, Transpose, BroadcastTo, Concatenate, Pad, Full, Iota, SizeOf)
 
 
 def hoist_invariants(module: Module) -> Module:
     """`module` with what is the same in all rounds of a loop computed before it."""
     return _Hoisting(module).run()
-
-
-@dataclass(frozen=True)
-class _Called:
-    """A function that a loop calls: what it computes from its arguments alone, and the `results` of that which are worth moving.
-
-    `sizes` are its sizes in those of the loop, as far as its arguments show them; `facts`, what is known of those.
-    """
-
-    function: Function
-    sizes: dict[str, Dim]
-    facts: Facts
-    bindings: tuple[Binding, ...] = ()
-    results: tuple[Var, ...] = ()
-
-    def inside(self, type_: Type) -> Type | None:
-        """A type of the loop's in the sizes of this function; None if its arguments do not show them all."""
-        letters = {name: symbol(own) for own, d in self.sizes.items() if (name := bare_name(d))}
-        return substitute_type(type_, letters) if symbols(type_) <= letters.keys() else None
-
-    def is_nonnegative(self, d: Dim) -> bool:
-        """Is this size of the function's, which its arguments show, surely not negative?"""
-        return is_nonnegative(substitute(d, self.sizes), facts=self.facts)
-
-    def never_fails(self, b: Binding) -> bool:
-        """Has a binding of the function a value, of known sizes, whatever its operands hold?"""
-        if not (symbols(b.var.type) | mentioned_names(tuple(b.value.attributes().values())) <= self.sizes.keys()):
-            return False
-        if not _is_known(b.var.type) or not all(map(self.is_nonnegative, b.var.type.shape)):
-            return False
-        match b.value:
-            case Power():
-                return b.var.type.dtype[0] == "f"
-            case Slice(x=x, starts=starts, sizes=sizes, steps=steps):
-                return all(map(self._is_inside, x.type.shape, starts, sizes, steps))
-            case Extreme(x=x, axes=axes):
-                return all(self.is_nonnegative(x.type.shape[a] - 1) for a in axes)
-            case Position(x=x, axis=axis):
-                return self.is_nonnegative(x.type.shape[axis] - 1)
-        return isinstance(b.value, (Elementwise, *WHOLE)) and not b.value.library
-
-    def _is_inside(self, extent: Dim, start: Dim, size: Dim, step: int) -> bool:
-        """Are all places of a slice inside an axis?"""
-        last = start + step * (size - 1)
-        lowest, highest = (start, last) if step > 0 else (last, start)
-        return self.is_nonnegative(lowest) and self.is_nonnegative(extent - 1 - highest)
 
 
 class _Hoisting:
@@ -169,7 +113,7 @@ class _Hoisting:
         if not any(isinstance(part, Binding) and isinstance(part.value, While | Scan) for part in function.body):
             return function
         body: list[Dataflow | Binding] = []
-        names, facts = _Names(function, self.constants), tuple(f for g in function.guards for f in _facts(g))
+        names, facts = _Names(function, self.constants), tuple(f for g in function.guards for f in facts_of_guard(g))
         for part in function.body:
             if isinstance(part, Binding) and isinstance(part.value, While | Scan):
                 part = self._loop(part, body, names, facts)
@@ -179,7 +123,7 @@ class _Hoisting:
     def _loop(self, loop: Binding, before: list[Dataflow | Binding], names: _Names, facts: Facts) -> Binding:
         """The loop with more arguments, for which bindings are added to the parts `before` it."""
         args = loop.value.args
-        called = [_Called(f, _sizes_at(f, args), facts) for f in (self.functions[n] for n in called_functions(loop.value))]
+        called = [Called(f, sizes_at(f, args), facts) for f in (self.functions[n] for n in called_functions(loop.value))]
         called = [self._with_invariants(c, args, [o for o in called if o is not c]) for c in called]
         moved: list[Binding] = []
         values = [self._moved(c, args, names, moved) for c in called]
@@ -193,13 +137,13 @@ class _Hoisting:
         callees = dict(zip(("body",) if len(made) == 1 else ("test", "body"), made, strict=True))
         return replace(loop, value=replace(loop.value, args=args, **callees))
 
-    def _with_invariants(self, called: _Called, args: tuple[Atom, ...], others: list[_Called]) -> _Called:
+    def _with_invariants(self, called: Called, args: tuple[Atom, ...], others: list[Called]) -> Called:
         """With what depends on arguments alone, as far as the other functions of the loop know the sizes of its values."""
         function = called.function
         sources: dict[Atom, frozenset[Var]] = {
             p: frozenset((p,))
             for p, a in zip(function.params, args, strict=False)
-            if _is_known(p.type) and a.type == substitute_type(p.type, called.sizes)
+            if is_known_tensor(p.type) and a.type == substitute_type(p.type, called.sizes)
         }
         found = []
         for part in function.body:
@@ -221,7 +165,7 @@ class _Hoisting:
                 outside.update(b.value.operands())  # computed here: so its operands are read here
         return replace(called, bindings=tuple(found), results=tuple(reversed(results)))
 
-    def _moved(self, called: _Called, args: tuple[Atom, ...], names: _Names, moved: list[Binding]) -> tuple[Var, ...]:
+    def _moved(self, called: Called, args: tuple[Atom, ...], names: _Names, moved: list[Binding]) -> tuple[Var, ...]:
         """The results as values of the function with the loop; adds what computes them to `moved`."""
         new: dict[Atom, Atom] = dict(zip(called.function.params, args, strict=False))
         for b in _needed(called.bindings, called.results):
@@ -230,7 +174,7 @@ class _Hoisting:
             moved.append(Binding(new[b.var], value, b.source))
         return tuple(new[v] for v in called.results)
 
-    def _keep(self, changed: Function, called: _Called) -> str:
+    def _keep(self, changed: Function, called: Called) -> str:
         """The name of the changed function: a new one, if others call it as it was."""
         name = changed.name
         if self.callers[name] > 1 or not changed.private:
@@ -242,7 +186,7 @@ class _Hoisting:
         return name
 
 
-def _with_parameters(called: _Called, values: Sequence[tuple[Var, ...]], at: int, count: int, constants: set[Var]) -> Function:
+def _with_parameters(called: Called, values: Sequence[tuple[Var, ...]], at: int, count: int, constants: set[Var]) -> Function:
     """The function with a parameter, after its first `count`, for each value: those of its own in place of the bindings."""
     function, names = called.function, _Names(called.function, constants)
     params: list[Var] = []
@@ -300,26 +244,6 @@ class _Names:
         name = wanted if wanted not in self.taken else next(n for n in self.fresh if n not in self.taken)
         self.taken.add(name)
         return name
-
-
-def _is_known(type_: Type) -> bool:
-    return isinstance(type_, Tensor) and type_.dtype is not None and type_.shape is not None and None not in type_.shape
-
-
-def _facts(guard: Guard) -> tuple[Dim, ...]:
-    """What a guard says of sizes, as sizes that are >= 0."""
-    more, less = guard.left - guard.right, guard.right - guard.left
-    return {">=": (more,), ">": (more - 1,), "<=": (less,), "<": (less - 1,), "==": (more, less)}.get(guard.relation, ())
-
-
-def _sizes_at(function: Function, args: tuple[Atom, ...]) -> dict[str, Dim]:
-    """What the function's sizes are at a loop, as far as the arguments that are the same in each round show them."""
-    sizes: dict[str, Dim] = {}
-    params = function.params[: len(args)]
-    for p, a in zip(params, args, strict=True):
-        bind(p.type, a.type, sizes)
-    known = {n for p in params for n in bound_sizes(p.type)}
-    return {n: d for n, d in sizes.items() if n in known and d is not None}
 
 
 def _needed(bindings: tuple[Binding, ...], results: Sequence[Var]) -> list[Binding]:
