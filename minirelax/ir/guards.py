@@ -10,29 +10,43 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minirelax.ir.bounds import Facts
-from minirelax.ir.dim import Dim
+from minirelax.ir.bounds import Facts, Ranges, is_nonnegative
+from minirelax.ir.dim import Dim, names
 from minirelax.ir.scalar import LAZY, Apply, Literal, Load, Scalar, SizeValue, apply, certain, children, load, walk
 
 _NEGATED = {"less": "greater_equal", "less_equal": "greater", "greater": "less_equal", "greater_equal": "less"}
 
 
-def facts(condition: Scalar, holds: bool) -> Facts:
-    """Sizes that are >= 0 where the condition holds, or where it does not; only what comparisons of sizes tell."""
+def facts(condition: Scalar, is_true: bool) -> Facts:
+    """Sizes that are >= 0 where the condition is true, or where it is false; only what comparisons of sizes tell."""
     match condition:
         case Apply(function="logical_not", args=(inner,)):
-            return facts(inner, not holds)
+            return facts(inner, not is_true)
         case Apply(function="logical_and", args=(a, b)):
-            return (*facts(a, True), *facts(b, True)) if holds else ()
+            return (*facts(a, True), *facts(b, True)) if is_true else ()
         case Apply(function="logical_or", args=(a, b)):
-            return () if holds else (*facts(a, False), *facts(b, False))
+            return () if is_true else (*facts(a, False), *facts(b, False))
         case Apply(function=name, args=(a, b)) if a.dtype == "i64" and name in (*_NEGATED, "equal", "not_equal"):
             x, y = _size(a), _size(b)
-            return () if x is None or y is None else _compared(name if holds else _NEGATED.get(name, name), x, y, holds)
+            return () if x is None or y is None else _compared(name if is_true else _NEGATED.get(name, name), x, y, is_true)
     return ()
 
 
-def _compared(name: str, x: Dim, y: Dim, holds: bool) -> Facts:
+def holds(condition: Scalar, ranges: Ranges, known: Facts) -> bool | None:
+    """What the condition is wherever names are in their ranges and `known` is not negative; None if that cannot be shown."""
+    for answer in (True, False):
+        needed = facts(condition, answer)
+        if needed and all(is_nonnegative(d, ranges, _about(d, known)) for d in needed):
+            return answer
+    return None
+
+
+def _about(d: Dim, known: Facts) -> Facts:
+    """The facts that mention a name of `d`: others only make the search for a proof longer."""
+    return tuple(f for f in known if names(f) & names(d))
+
+
+def _compared(name: str, x: Dim, y: Dim, is_true: bool) -> Facts:
     match name:
         case "less":
             return (y - x - 1,)
@@ -42,7 +56,7 @@ def _compared(name: str, x: Dim, y: Dim, holds: bool) -> Facts:
             return (x - y - 1,)
         case "greater_equal":
             return (x - y,)
-    return (x - y, y - x) if (name == "equal") == holds else ()
+    return (x - y, y - x) if (name == "equal") == is_true else ()
 
 
 def _size(s: Scalar) -> Dim | None:
@@ -57,8 +71,8 @@ def transform_under(root: Scalar, fn: Callable[[Scalar, Facts], Scalar], known: 
         match node:
             case Apply(function=function, args=(condition, yes, no)) if function == LAZY:
                 now = done[id(condition)]
-                new = apply(LAZY, now, *(transform_under(side, fn, (*known, *facts(now, holds)))
-                                         for side, holds in ((yes, True), (no, False))), dtype=node.dtype)
+                new = apply(LAZY, now, *(transform_under(side, fn, (*known, *facts(now, chosen)))
+                                         for side, chosen in ((yes, True), (no, False))), dtype=node.dtype)
             case Apply(function=function, args=args):
                 new = apply(function, *(done[id(a)] for a in args), dtype=node.dtype)
             case Load(buffer=buffer, indices=indices) if children(node):

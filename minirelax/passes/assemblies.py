@@ -23,8 +23,8 @@ b[i - n] if i >= n else a[i]
 from __future__ import annotations
 
 from minirelax.ir.bounds import Facts
-from minirelax.ir.dim import Dim, Ranges, is_nonnegative, linear, names, symbol
-from minirelax.ir.guards import facts
+from minirelax.ir.dim import Dim, Ranges, linear, names, symbol
+from minirelax.ir.guards import facts, holds
 from minirelax.ir.loop import Axis, Block, Kernel
 from minirelax.ir.scalar import Scalar, substitute_axes
 from minirelax.ir.tensor import SPATIAL_NAMES
@@ -44,12 +44,6 @@ def definition(kernel: Kernel) -> Block | None:
     return None if value is None else Block(axes, kernel.outputs[0].name, indices, value)
 
 
-def shown(condition: Scalar, ranges: Ranges, known: Facts) -> bool:
-    """Does the condition hold wherever the axes are in their ranges and `known` is not negative?"""
-    needed = facts(condition, True)
-    return bool(needed) and all(is_nonnegative(d, ranges, known) for d in needed)
-
-
 def _chosen(blocks: list[Block], shape: tuple[Dim, ...], indices: tuple[Dim, ...], ranges: Ranges) -> Scalar | None:
     """The element at `indices`: of the last block that writes it."""
     known: Facts = ()
@@ -60,7 +54,7 @@ def _chosen(blocks: list[Block], shape: tuple[Dim, ...], indices: tuple[Dim, ...
         if box is None:
             return None
         value = substitute_axes(block.value, box.at, ranges)
-        conditions = [c for c in box.conditions if not shown(c, ranges, known)]
+        conditions = [c for c in box.conditions if holds(c, ranges, known) is not True]
         if not conditions:
             for condition, chosen in reversed(found):
                 value = where_all(condition, chosen, value)

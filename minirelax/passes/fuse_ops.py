@@ -7,10 +7,12 @@ What is grouped is what saves memory traffic, in phases (after TVM's post-domina
 1. epilogue: a contraction takes the pointwise calls up to its post-dominator, if all run over its own axes (bias, gelu,
    residual), and where its rows are short for sure, also calls that make one value of each row, and read such (a norm, a
    softmax; see `ROW_EPILOGUE`); 2. prologue: a contraction takes a call that only moves (or converts) elements for it, while its
-   accesses stay linear in the loops' indices; 3. rows: reductions and pointwise calls that share leading axes (softmax,
-   layer normalisation) and read each other along them; pointwise calls over the same axes, with several results if
-   need be; and any pointwise call whose single reader uses each element once, or that is very cheap; a contraction takes one
-   whose value is light (`PROLOGUE`), as it is when 4-bit weights are decoded: it is evaluated as the operand is packed;
+   accesses stay linear in the loops' indices (also by choosing, as a concatenation or values around an array do: what is moved
+   may be read several times, as by the windows of a convolution, since nothing is computed again); 3. rows: reductions and
+   pointwise calls that share leading axes (softmax, layer normalisation) and read each other along them; pointwise calls over
+   the same axes, with several results if need be; what an assembly moves, for a reader that uses each element once; and any
+   pointwise call whose single reader does so, or that is very cheap; a contraction takes one whose value is light
+   (`PROLOGUE`), as it is when 4-bit weights are decoded: it is evaluated as the operand is packed;
 4. siblings: reductions over the same rows of the same values, which then are read once.
 
 A group has one contraction at most, and a contraction's result feeds reductions of its own rows only.  It has at most
@@ -45,10 +47,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minirelax.ir.dim import product, substitute, symbol
+from minirelax.ir.dim import Dim, product, substitute, symbol
 from minirelax.ir.graph import Atom, CallKernel, Dataflow, Function, Module, Var, fresh_names
 from minirelax.ir.infer import bound_sizes
-from minirelax.ir.loop import Kernel
+from minirelax.ir.loop import Block, Kernel
 from minirelax.ir.types import substitute_type
 from minirelax.passes.base import BIND
 from minirelax.passes.contraction_rows import is_short_row, matrix_roles
@@ -184,10 +186,11 @@ class _Fusion:
         call, into = g.bindings[producer].value, g.bindings[reader].value
         key = (call.kernel, into.kernel, call.sizes, into.sizes, into.args.index(g.bindings[producer].var))
         if key not in self.sums:
-            ours, theirs = _at_sizes(g.facts[producer].kernel, call), _at_sizes(g.facts[reader].kernel, into)
+            ours = _block_at_sizes(g.facts[producer].definition, _sizes(g.facts[producer].kernel, call))
+            theirs = _at_sizes(g.facts[reader].kernel, into)
             facts = facts_of(theirs)
             place = facts.reads[theirs.inputs[key[-1]].name].places[0]
-            self.sums[key] = is_affine_prologue(facts, place, rename_block(facts_of(ours).definition, {}, {}))
+            self.sums[key] = is_affine_prologue(facts, place, ours)
         return self.sums[key]
 
     def _join(self, producer: int, reader: int) -> None:
@@ -203,9 +206,17 @@ class _Fusion:
         if (
             self._rows_fit(ours, theirs)
             if ours.role == "rows"
+            else self._is_read_once(ours, theirs)
+            if ours.role == "assembly"
             else ours.role == "pointwise" and self._pointwise_fits(ours, theirs)
         ):
             g.merge([producer, reader])
+
+    def _is_read_once(self, ours, theirs) -> bool:
+        """Is this an assembly that only moves elements, each of which is read once?  Others are stored: copies are fast."""
+        edges = self.groups.edges(ours, theirs)
+        moves = ours.size == 1 and self.groups.facts[ours.first].movement and theirs.role in ("pointwise", "rows")
+        return moves and self._leaves_once(ours, edges) and self.groups.read(*edges[0]).once
 
     def _rows_fit(self, ours, theirs) -> bool:
         """A reduction's rows, read row by row."""
@@ -299,11 +310,17 @@ class _Fusion:
 
 def _at_sizes(kernel: Kernel, call: CallKernel) -> Kernel:
     """The kernel in its caller's sizes, with axis names that no size has."""
-    sizes = dict(zip(kernel.sizes, call.sizes, strict=True))
-    blocks = tuple(
-        rename_block(b, {}, sizes, (f"_a{i}" for i in range(99)), (f"_r{i}" for i in range(99))) for b in kernel.blocks
-    )
+    sizes = _sizes(kernel, call)
+    blocks = tuple(_block_at_sizes(b, sizes) for b in kernel.blocks)
     return replace(kernel, blocks=blocks, sizes=(), inputs=tuple(_typed(v, sizes) for v in kernel.inputs))
+
+
+def _sizes(kernel: Kernel, call: CallKernel) -> dict[str, Dim]:
+    return dict(zip(kernel.sizes, call.sizes, strict=True))
+
+
+def _block_at_sizes(block: Block, sizes: dict[str, Dim]) -> Block:
+    return rename_block(block, {}, sizes, (f"_a{i}" for i in range(99)), (f"_r{i}" for i in range(99)))
 
 
 def _typed(var: Var, sizes) -> Var:

@@ -4,7 +4,7 @@ A block without reduction that writes each element of a local buffer once is a d
 ``t[a, b]`` is the same as evaluating ``e(a, b)``, so the read may be replaced and the buffer goes.  It pays where that
 does not repeat work: when one block reads the value and has no more axes than it, or when the value is very cheap.  A
 contraction copies its operand into panels before it uses each element many times, and evaluates it then; what is worth that
-was decided by `fuse_ops`.  A reduction is never repeated.
+was decided by `fuse_ops`.  What only chooses which element to move is read again, too.  A reduction is never repeated.
 
 Of a value that costs and its cheap copy in other places (a transpose) one is kept if there are several readers: the copy, since
 it is where they are.
@@ -27,7 +27,7 @@ from dataclasses import replace
 
 from minirelax.ir.bounds import Facts
 from minirelax.ir.dim import DimExpr, Ranges, atoms, is_nonnegative, names, symbol
-from minirelax.ir.guards import facts, transform_under
+from minirelax.ir.guards import holds, transform_under
 from minirelax.ir.loop import Block, block_dims
 from minirelax.ir.scalar import (
     COMPARISONS,
@@ -223,7 +223,7 @@ def tidy(block: Block) -> Block:
     value = simplify_indices(block.value, ranges) if needed else block.value
     if any(isinstance(s, SizeValue) for s in walk(value)):
         value = transform(value, lambda s: _decided(s, ranges))
-    if any(isinstance(s, Apply) and s.function == LAZY for s in walk(value)):
+    if _chooses(value):
         value = transform_under(value, lambda s, known: _chosen(s, ranges, known))
     return block if value is block.value else replace(block, value=value)
 
@@ -246,22 +246,26 @@ def _decided(s: Scalar, ranges: Ranges) -> Scalar:
 def _chosen(s: Scalar, ranges: Ranges, known: Facts) -> Scalar:
     """`s` without comparisons of sizes that have one result here, and without choices that they decide."""
     match s:
-        case Apply(function="logical_and", args=(Literal(value=holds), other)) | Apply(
-            function="logical_and", args=(other, Literal(value=holds))
+        case Apply(function="logical_and", args=(Literal(value=is_true), other)) | Apply(
+            function="logical_and", args=(other, Literal(value=is_true))
         ) if other.dtype == "bool":
-            return other if holds else literal(False, "bool")
-        case Apply(function=function, args=(Literal(value=holds), yes, no)) if function == LAZY:
-            return yes if holds else no
+            return other if is_true else literal(False, "bool")
+        case Apply(function=function, args=(Literal(value=is_true), yes, no)) if function == LAZY:
+            return yes if is_true else no
         case Apply(function=function, args=(a, _)) if function in COMPARISONS and a.dtype == "i64":
-            for holds in (True, False):
-                needed = facts(s, holds)
-                if needed and all(is_nonnegative(d, ranges, known) for d in needed):
-                    return literal(holds, "bool")
+            answer = holds(s, ranges, known)
+            return s if answer is None else literal(answer, "bool")
     return s
 
 
+def _chooses(value: Scalar) -> bool:
+    return any(isinstance(s, Apply) and s.function == LAZY for s in walk(value))
+
+
 def _pays(producer: Block, readers: list[Block]) -> bool:
-    if cost(producer.value) <= CHEAP or (is_moved(producer.value) and all(map(is_contraction, readers))):
+    if cost(producer.value) <= CHEAP:
+        return True
+    if is_moved(producer.value) and (_chooses(producer.value) or all(map(is_contraction, readers))):
         return True
     if len(readers) > 1:
         return False
