@@ -1,4 +1,7 @@
-"""Fusion repeats no reduction, and nothing that costs: operations are counted, at sizes, before and after."""
+"""Fusion repeats no reduction, and nothing that costs: operations are counted, at sizes, before and after.
+
+Moving an element is no operation: what is moved may be moved again, as by the windows of a convolution.
+"""
 
 from collections import Counter
 
@@ -6,6 +9,7 @@ import numpy as np
 import pytest
 
 import minirelax as mr
+from examples.benchmarks.workloads import convolve
 from minirelax import f32
 from minirelax.ir.dim import product, substitute, value
 from minirelax.ir.graph import RunKernel
@@ -69,6 +73,8 @@ PROGRAMS = {
         f32[40],
     ),
     "outer": (lambda x, y: np.exp(x)[:, None] / np.sqrt(y)[None, :], f32["n"], f32["m"]),
+    "windows": (lambda x, w: np.maximum(convolve(np.exp(x), w), 0), f32["b", "n", "m", 2], f32[18, "s"]),
+    "joined": (lambda x, w: np.concatenate([np.exp(x), x], axis=1) @ w, f32["n", "m"], f32["2*m", "s"]),
     "shared": (lambda x: (np.exp(x) + 1, np.exp(x) * 2, np.sum(np.exp(x), -1)), f32["n", "m"]),
 }
 
