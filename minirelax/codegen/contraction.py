@@ -192,15 +192,20 @@ class _ContractionWriter:
                         row = f"{source.dim(plan.b.base)} + (k_first + k_row)*{source.factor(plan.b.stride)}"
                         start = f"{self._start(plan.b)} + {self.size}*({row} + {self.panel}*{self.width})"
                         out.line(f"copy_{self.width * self.size}(b_copy + {self.size}*(to + {self.panel}*{self.width}), {start})")
+                    elif _is_choice(plan.b.value):
+                        self._copy_run(f"{target}[to + ", plan.b.value, plan.n.name, f"{self.panel}*{self.width}", self._end())
                     else:
                         with out.block(f"for column in range({self.width}):"):  # a constant number is what vectorises best
                             out.line(f"{n} = {self.panel}*{self.width} + column")
                             out.line(f"{target}[to + {n}] = {self._scalars().value(plan.b.value)}")
                 with out.block("else:"):
-                    with out.block(f"for {n} in range({self.panel}*{self.width}, {self.n_count}):"):
-                        out.line(f"{target}[to + {n}] = {self._scalars().value(plan.b.value)}")
-                    with out.block(f"for {n} in range({self.n_count}, ({self.panel} + 1)*{self.width}):"):
+                    self._copy_run(f"{target}[to + ", plan.b.value, plan.n.name, f"{self.panel}*{self.width}", self.n_count)
+                    with out.block(f"for {n} in range({self.n_count}, {self._end()}):"):
                         out.line(f"{target}[to + {n}] = {literal_source(0, plan.dtype)}")
+
+    def _end(self) -> str:
+        """The column behind the panel."""
+        return f"({self.panel} + 1)*{self.width}"
 
     def _k_indices(self) -> None:
         """The reduction axes' indices at row ``k_first + k_row``."""
@@ -221,29 +226,29 @@ class _ContractionWriter:
                 self._split(m, plan.a.rows)
             start = f"{target}[({m} - {self.first})*{self.k_count} + "
             if len(plan.k) == 1:
-                self._copy_row(start, plan.a.value, "0", self.k_count)
+                self._copy_run(start, plan.a.value, plan.k[0].name, "0", self.k_count)
             else:
                 with self._k_loops() as k:
                     out.line(f"{start}{k}] = {self._scalars().value(plan.a.value)}")
 
-    def _copy_row(self, start: str, value: Scalar, first: str, last: str) -> None:
-        """A run of k of one row.  What is chosen by where k is becomes two runs, and what is chosen otherwise is decided once."""
-        out, source, k = self.out, self.source, self.plan.k[0].name
+    def _copy_run(self, start: str, value: Scalar, axis: str, first: str, last: str) -> None:
+        """A run of an operand along an axis.  What is chosen by the place on it becomes two runs; other choices are made once."""
+        out, source = self.out, self.source
         match value:
             case Apply(function=function, args=(condition, yes, no)) if function == LAZY:
-                if not depends_on(condition, k):
+                if not depends_on(condition, axis):
                     for head, side in ((f"if {self._scalars().value(condition)}:", yes), ("else:", no)):
                         with out.block(head):
-                            self._copy_row(start, side, first, last)
+                            self._copy_run(start, side, axis, first, last)
                     return
-                if (cut := _cut(condition, k)) is not None:
+                if (cut := _cut(condition, axis)) is not None:
                     at = source.names.fresh("cut")
                     out.line(f"{at} = min(max({source.dim(cut[0])}, {first}), {last})")
                     for side, run in zip((no, yes) if cut[1] else (yes, no), ((first, at), (at, last)), strict=True):
-                        self._copy_row(start, side, *run)
+                        self._copy_run(start, side, axis, *run)
                     return
-        with out.block(f"for {source.axis(k)} in range({first}, {last}):"):
-            out.line(f"{start}{source.axis(k)}] = {self._scalars().value(value)}")
+        with out.block(f"for {source.axis(axis)} in range({first}, {last}):"):
+            out.line(f"{start}{source.axis(axis)}] = {self._scalars().value(value)}")
 
     @contextmanager
     def _k_loops(self):
@@ -283,6 +288,10 @@ class _ContractionWriter:
 
     def _access(self, load: Load, writer: ScalarWriter) -> str:
         return self.source.element(load.buffer, index_source(load.indices[0], writer), load.dtype)
+
+
+def _is_choice(value: Scalar) -> bool:
+    return isinstance(value, Apply) and value.function == LAZY
 
 
 def _cut(condition: Scalar, axis: str) -> tuple[Dim, bool] | None:

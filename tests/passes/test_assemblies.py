@@ -34,6 +34,7 @@ ONE_KERNEL = {
     "columns, then a sum of rows": (lambda x, y: np.sum(np.abs(np.concatenate([x, y], axis=1)), axis=1), NM, NK),
     "on the left of a product": (lambda x, y, w: np.concatenate([x, y], axis=1) @ w, NM, NK, f32["m + k", "p"]),
     "on the right of a product": (lambda x, y, w: w @ np.concatenate([x, y]), NM, KM, f32["p", "n + k"]),
+    "columns on the right of a product": (lambda x, y, w: w @ np.concatenate([x, y], axis=1), NM, NK, f32["p", "n"]),
     "padded on the left": (lambda x, w: padded(x) @ w, NM, f32["m + 3", "p"]),
     "padded on the right, transposed": (lambda x, w: w @ padded(x).T, NM, f32["p", "m + 3"]),
     "a convolution": (lambda x, w: convolve(x, w), f32["n", "m", "k", 2], f32[18, "p"]),
@@ -64,6 +65,7 @@ def test_one_kernel_that_stores_only_its_result(name):
 
 @pytest.mark.parametrize("name, checked", [
     ("pad, then a function", False), ("columns, then a sum of rows", False), ("on the right of a product", False),
+    ("columns on the right of a product", False),
     ("padded on the left", False), ("a convolution with steps", False),
     ("pad, then a sum of columns", True), ("on the left of a product", True), ("a convolution", True)])
 def test_machine_code(name, checked, monkeypatch):
