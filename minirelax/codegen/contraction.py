@@ -14,7 +14,7 @@ from minirelax.codegen.scalars import ScalarWriter, index_source, literal_source
 from minirelax.ir.dim import Dim, linear, product
 from minirelax.ir.guards import facts
 from minirelax.ir.loop import Axis
-from minirelax.ir.scalar import LAZY, Apply, Load, Scalar
+from minirelax.ir.scalar import LAZY, Apply, Load, Scalar, walk
 from minirelax.ir.types import itemsize
 from minirelax.schedule.contraction import K_CHUNK, RESULT, REUSE, ContractionPlan, Operand
 from minirelax.schedule.flat import depends_on
@@ -236,7 +236,8 @@ class _ContractionWriter:
         out, source = self.out, self.source
         match value:
             case Apply(function=function, args=(condition, yes, no)) if function == LAZY:
-                if not depends_on(condition, axis):
+                reads = any(isinstance(s, Load) for s in walk(condition))  # which may be of nothing, where the run is empty
+                if not reads and not depends_on(condition, axis):
                     for head, side in ((f"if {self._scalars().value(condition)}:", yes), ("else:", no)):
                         with out.block(head):
                             self._copy_run(start, side, axis, first, last)

@@ -113,9 +113,9 @@ class ScalarWriter:
         return [texts[id(r)] for r in roots]
 
     def hoist(self, roots: Iterable[Scalar], axes: Iterable[str]) -> None:
-        """Write what a loop over `axes` only repeats and LLVM would not move: checks and choices that depend on none of them."""
+        """Write what a loop over `axes` would only repeat and LLVM would not move: checked indices that do not depend on them."""
         for node in walk(*roots, inside=certain):
-            if _is_written(node) and not any(depends_on(node, a) for a in axes):
+            if isinstance(node, Apply) and node.function == "check_index" and not any(depends_on(node, a) for a in axes):
                 self.value(node)
 
     def dim(self, d: Dim) -> str:

@@ -117,3 +117,15 @@ def test_the_operands_have_one_dtype():
     with pytest.raises(VerifyError) as e:
         kernel_of("out[i] = x[i] if i else 0.0")
     assert e.value.what == "if_else of i64, f32, f32 cannot be f32"
+
+
+def test_a_loop_without_rounds_reads_nothing(monkeypatch):
+    """A choice that is the same in all rounds of a loop is not made before it: there may be no round."""
+    monkeypatch.setenv(VARIABLE, "1")
+    kernel = parse_kernel(
+        "@kernel\ndef k(x: f32[n, m], out: f32[n], *, n, m):\n    for i in range(n):\n        out[i] = 0.0\n"
+        "        for k in range(m):\n            out[i] += exp(x[i, 0] if i > 0 else 1.0) + x[i, k]")
+    for n, m in ((3, 0), (3, 2)):
+        x = np.ones((n, m), "f4")
+        (found,), error = run_natively(kernel, [x], {"n": n, "m": m})
+        assert error == 0 and np.allclose(found, m * (np.e + 1))
