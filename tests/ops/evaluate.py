@@ -1,7 +1,7 @@
 """An evaluator of kernels that reads their structure, not their text: what the blocks mean, by the slowest possible loops.
 
 Strict where compiled code would be undefined: a load or store outside its buffer is an AssertionError, also one whose
-value a `where` then drops, and so is reading an element that nothing has written.
+value a `where` then drops, and so is reading an element that nothing has written.  Of ``a if c else b``, one is evaluated.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from minirelax.ir.dim import value
 from minirelax.ir.loop import REDUCTIONS, Block, Kernel, neutral
-from minirelax.ir.scalar import Apply, Index, Literal, Load, Scalar, SizeValue, walk
+from minirelax.ir.scalar import LAZY, Apply, Index, Literal, Load, Scalar, SizeValue, certain, walk
 from minirelax.ir.types import NUMPY_DTYPES
 
 
@@ -58,7 +58,7 @@ def points(axes, sizes):
 
 def scalar_value(root: Scalar, buffers, written, point):
     done = {}
-    for s in walk(root):
+    for s in walk(root, inside=certain):
         match s:
             case Literal(dtype=dtype, value=constant):
                 done[id(s)] = NUMPY_DTYPES[dtype].type(constant)
@@ -69,6 +69,8 @@ def scalar_value(root: Scalar, buffers, written, point):
                 check_inside(place, buffers[buffer], buffer)
                 assert written[buffer][place], f"{buffer}{list(place)} is read before it is written"
                 done[id(s)] = buffers[buffer][place]
+            case Apply(function=function, args=(condition, yes, no)) if function == LAZY:
+                done[id(s)] = scalar_value(yes if done[id(condition)] else no, buffers, written, point)
             case Apply(function=function, args=args):
                 done[id(s)] = call(function, s.dtype, *(done[id(a)] for a in args))
         assert done[id(s)].dtype == NUMPY_DTYPES[s.dtype], f"{s.function if isinstance(s, Apply) else s} is not {s.dtype}"
