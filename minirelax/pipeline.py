@@ -6,7 +6,8 @@ after each, and keeps every stage.
 >>> [p.__name__ for p in passes()]             # doctest: +NORMALIZE_WHITESPACE
 ['resolve_shapes', 'simplify', 'fold_constants', 'hoist_invariants', 'merge_common', 'merge_contractions',
  'eliminate_dead_code', 'bind_parameters', 'legalize', 'annotate_patterns', 'fuse_ops', 'fuse_kernels',
- 'split_reductions', 'pack_weights', 'lower_calls', 'lift_workspaces', 'reuse_inputs', 'plan_memory', 'bind_shapes']
+ 'split_reductions', 'pack_weights', 'lower_calls', 'write_in_place', 'lift_workspaces', 'reuse_inputs', 'plan_memory',
+ 'bind_shapes']
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from minirelax.passes.resolve_shapes import resolve_shapes
 from minirelax.passes.reuse_inputs import reuse_inputs
 from minirelax.passes.simplify import simplify
 from minirelax.passes.split_reductions import split_reductions
+from minirelax.passes.write_in_place import write_in_place
 from minirelax.runtime.build import build
 from minirelax.runtime.executable import Executable, preparation
 from minirelax.runtime.pool import most_threads
@@ -62,7 +64,8 @@ KERNEL_PASSES: tuple[Pass, ...] = (legalize, annotate_patterns, fuse_ops, fuse_k
 
 def call_passes(bounds: Bounds | None = None, width: Callable[[str], int] = WIDTHS.__getitem__) -> tuple[Pass, ...]:
     """From kernel calls to statements on planned memory; `bounds` as in `plan_memory`, `width` as in `pack_weights`."""
-    return pack_weights(width), lower_calls, lift_workspaces(workspace), reuse_inputs, plan_memory(bounds), bind_shapes
+    memory = write_in_place, lift_workspaces(workspace), reuse_inputs, plan_memory(bounds)
+    return pack_weights(width), lower_calls, *memory, bind_shapes
 
 
 def rule_passes(options: Options) -> tuple[Pass, ...]:

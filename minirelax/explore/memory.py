@@ -254,9 +254,10 @@ def _step_name(binding: Binding) -> str:
 
 
 def _written_views(bindings: tuple[Binding, ...]) -> frozenset[str]:
-    """The views that kernels write: tensors of their own, over others."""
+    """The views that kernels write: tensors of their own, over others, if they are no parts of them."""
     written = {out.name for b in bindings if isinstance(b.value, RunKernel) for out in b.value.out}
-    return frozenset(b.var.name for b in bindings if isinstance(b.value, Reshaped) and b.var.name in written)
+    return frozenset(b.var.name for b in bindings if isinstance(b.value, Reshaped) and b.var.name in written
+                     and product(b.var.type.shape) == product(b.value.value.type.shape))
 
 
 def _homes(bindings: tuple[Binding, ...], in_place: frozenset[str]) -> Iterator[tuple[str, str]]:

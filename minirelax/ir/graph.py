@@ -248,9 +248,10 @@ class AllocTensor(Expr):
 
 @dataclass(frozen=True)
 class View(Expr):
-    """The same elements in the same (row-major) order under another shape: no copy."""
+    """The same elements in the same (row-major) order under another shape, or some of them, from number `offset` on: no copy."""
 
     value: Atom
+    offset: Dim = 0
 
 
 @dataclass(frozen=True)

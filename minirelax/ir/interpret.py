@@ -188,8 +188,8 @@ class _Frame:
                 return np.full(self._number(size), 0xA5, np.uint8)
             case AllocTensor(storage=storage, offset=offset):
                 return self._tensor(type_, storage, self._number(offset))
-            case View(value=v):
-                return self._read(v).reshape(self._number(type_.shape))
+            case View(value=v, offset=offset):
+                return _part(self._read(v), self._number(offset), self._number(type_.shape))
         raise RunError(f"there is no way to run {type(expr).__name__}", where="")
 
     def _tensor(self, type_: Tensor, storage: tuple[Atom, ...], offset: int = 0) -> np.ndarray:
@@ -278,6 +278,14 @@ class _Frame:
                 target[...] = found
         else:
             call_into(expr.routine, arrays, out, self._number(expr.sizes))
+
+
+def _part(array: np.ndarray, offset: int, shape: tuple[int, ...]) -> np.ndarray:
+    """The elements of an array from number `offset` on, seen in this shape."""
+    count = int(np.prod(shape, dtype=np.int64))
+    if offset < 0 or offset + count > array.size:
+        raise RunError(f"there are no {count} elements from {offset} on in an array of {array.size}", where="")
+    return array.reshape(-1)[offset:offset + count].reshape(shape)
 
 
 def _located(error: IndexError | CompileError, source: Source | None) -> IndexError | CompileError:

@@ -243,7 +243,7 @@ class FunctionParser:
                 offsets = [self.reader.size(k.value) for k in node.keywords if k.arg == "offset" and args]
                 return AllocTensor(self._atoms(args), *offsets)
             case "view", [value]:
-                return View(self._variable(value))
+                return View(self._variable(value), *(self.reader.size(k.value) for k in node.keywords if k.arg == "offset"))
         if name in OPS:
             return self._op(node, OPS[name])
         if name in self.module.functions:

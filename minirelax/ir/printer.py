@@ -140,8 +140,8 @@ def print_expr(expr: Expr) -> str:
             return "alloc_storage()"
         case AllocTensor(offset=offset):
             return call("alloc_tensor", [*atoms, *([] if offset == 0 else [f"offset={print_attribute(offset)}"])])
-        case View():
-            return call("view", atoms)
+        case View(offset=offset):
+            return call("view", [*atoms, *([] if offset == 0 else [f"offset={print_attribute(offset)}"])])
         case Heap(slot=slot, value=value):
             return f"heap[{slot}] = {value}"
         case MatchShape(pattern=pattern, binds=binds):

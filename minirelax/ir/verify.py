@@ -242,14 +242,21 @@ class _Verifier:
         if isinstance(value, View):
             given = value.value.type
             unknown = not isinstance(given, Tensor) or given.shape is None or None in given.shape
-            if unknown or given.dtype != type_.dtype or product(given.shape) != product(type_.shape):
-                self.fail(f"a value of type {given} cannot be seen as {type_}", "a view has the same dtype and as many elements")
+            if unknown or given.dtype != type_.dtype or not self._inside(value.offset, type_.shape, given.shape):
+                where = "" if value.offset == 0 else f" from element {value.offset} on"
+                self.fail(f"a value of type {given} cannot be seen as {type_}{where}",
+                          "a view has the same dtype, and no elements but those of the value")
         for storage in getattr(value, "storage", ()):
             needed = value.offset + product(type_.shape) * itemsize(type_.dtype)
             if isinstance(value.offset, int) and value.offset % LINE:
                 self.fail(f"a tensor cannot start at byte {value.offset}", "offsets are multiples of 64, a cache line")
             if not isinstance(storage.type, Storage) or less_equal(storage.type.bytes + 1, needed):
                 self.fail(f"a tensor of {needed} bytes does not fit into {storage.type}")
+
+    def _inside(self, offset: Dim, part: tuple[Dim, ...], whole: tuple[Dim, ...]) -> bool:
+        """Are the elements from `offset` on, as many as `part` has, among those of `whole`?"""
+        count, all_ = product(part), product(whole)
+        return offset == 0 and count == all_ or less_equal(0, offset) and less_equal(offset + count, all_)
 
     def _check_written(self, value: Expr) -> None:
         """No output is written twice, or read by the statement that writes it, unless a kernel is made for that."""

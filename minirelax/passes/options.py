@@ -24,6 +24,7 @@ OPTIONAL = (  # the passes without which a program still compiles, in their orde
     "fuse_ops",
     "split_reductions",
     "pack_weights",
+    "write_in_place",
     "reuse_inputs",
     "plan_memory",
 )

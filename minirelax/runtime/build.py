@@ -152,6 +152,8 @@ class Main(Scope):
         mine = self.allocated()
         found: dict[str, Var] = {}
         for r in results:
+            if isinstance(r, Var) and r.name in self.parts:
+                raise CodegenError(f"{r.name} is a part of a value, which cannot be a result", "copy it into a tensor of its own")
             if isinstance(r, Var) and self.root(r.name) in mine and self.known(self.known_type(r)):
                 found.setdefault(self.root(r.name), Var(r.name, self.known_type(r)))
         self.output_of = {root: i for i, root in enumerate(found)}

@@ -155,7 +155,7 @@ class Body(Scope):
             root = self.root(leaf.name)
             if target is None:
                 continue
-            if root in mine and root not in self.output_of:
+            if root in mine and root not in self.output_of and leaf.name not in self.parts:
                 self.output_of[root] = at
                 self.addresses[root] = target
             else:
@@ -301,7 +301,8 @@ def _one(scope: Scope, v: Atom) -> Given:
     if isinstance(v.type, Callable) and root not in scope.objects:
         return Given(v.type, (), None, scope.source(v))
     held = root in scope.objects and v.name not in scope.reshaped
-    return Given(v.type, sizes, scope.addresses.get(root), scope.objects[root] if held else None,
+    address = scope.address(v) if v.name in scope.starts else scope.addresses.get(root)
+    return Given(v.type, sizes, address, scope.objects[root] if held else None,
                  scope.arrays.get(root) if held else None)
 
 

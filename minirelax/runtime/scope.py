@@ -132,6 +132,9 @@ class Scope:
         self.arrays: dict[str, int] = {}  # variable -> slot of that array object
         self.alias: dict[str, str] = {}  # variable -> the one whose memory it is
         self.reshaped: set[str] = set()  # variables that see that memory under another shape
+        self.starts: dict[str, Dim] = {}  # a variable -> at which byte of that memory it begins, if not the first
+        self.parts: set[str] = set()  # variables that see some of it only
+        self.shifted: dict[tuple[str, Dim], int] = {}  # that variable and byte -> slot of the address
         self.tuples: dict[str, tuple[Atom, ...]] = {}
         self.sized: dict[str, Type] = {}  # a variable of unknown size -> the known type of what it is an alias of
         self.storages: dict[str, Dim] = {}  # storage (or unplanned tensor) -> offset in this scope's memory
@@ -151,8 +154,12 @@ class Scope:
         """Views, tuple items, match_casts and aliases are the same memory as what they come from."""
         for b in self.function.bindings:
             match b.value:
-                case View(value=Var() as v) | MatchCast(value=Var() as v) | Alias(value=Var() as v):
-                    self._same(b.var, v, isinstance(b.value, View))
+                case View(value=Var() as v, offset=offset):
+                    self._same(b.var, v, True, offset)
+                    if product(b.var.type.shape) != product(v.type.shape):
+                        self.parts.add(b.var.name)
+                case MatchCast(value=Var() as v) | Alias(value=Var() as v):
+                    self._same(b.var, v)
                 case MakeTuple(items=items):
                     self.tuples[b.var.name] = items
                 case TupleItem(value=Var(name=name), index=i):
@@ -167,13 +174,20 @@ class Scope:
             for item in items:
                 self._take_apart(item)
 
-    def _same(self, new: Var, old: Var, reshaped: bool = False) -> None:
+    def _same(self, new: Var, old: Var, reshaped: bool = False, offset: Dim = 0) -> None:
         if isinstance(new.type, Tuple) and old.name in self.tuples:
             self.tuples[new.name] = tuple(Var(f"{new.name}.{i}", t) for i, t in enumerate(new.type.items))
             for mine, theirs in zip(self.tuples[new.name], self.tuples[old.name], strict=True):
                 self._same(mine, theirs)
         else:
             self.alias[new.name] = self.root(old.name)
+            start = self.starts.get(old.name, 0)
+            if offset != 0:
+                start = start + offset * itemsize(new.type.dtype)
+            if start != 0:
+                self.starts[new.name] = start
+            if old.name in self.parts:
+                self.parts.add(new.name)
             if not is_known(new.type) and is_known(before := self.known_type(old)):
                 self.sized[new.name] = before
             if reshaped or old.name in self.reshaped:
@@ -333,7 +347,13 @@ class Scope:
         root = self.root(atom.name)
         if root not in self.addresses:
             raise CodegenError(f"{atom.name} has no memory", "this is a mistake in a pass: its definition was dropped or moved")
-        return self.addresses[root]
+        start = self.starts.get(atom.name, 0)
+        if start == 0:
+            return self.addresses[root]
+        if (root, start) not in self.shifted:
+            self.shifted[root, start] = self.asm.slot(f"{atom.name}.data")
+            self.asm.address(self.shifted[root, start], self.addresses[root], self.size(start))
+        return self.shifted[root, start]
 
     def placed(self, var: Var) -> Placed:
         """A tensor in memory of the program."""

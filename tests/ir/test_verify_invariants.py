@@ -231,7 +231,11 @@ BROKEN = {
     "a view with more elements": (
         main("v0: f32[n, 2] = view(x)"),
         "a value of type f32[n] cannot be seen as f32[n, 2]\n  at main: v0: f32[n, 2] = view(x)\n"
-        "  hint: a view has the same dtype and as many elements"),
+        "  hint: a view has the same dtype, and no elements but those of the value"),
+    "a view beyond the end": (
+        main("v0: f32[n] = view(x, offset=1)"),
+        "a value of type f32[n] cannot be seen as f32[n] from element 1 on\n  at main: v0: f32[n] = view(x, offset=1)\n"
+        "  hint: a view has the same dtype, and no elements but those of the value"),
     "memory of an unknown size": (
         main("v0: f32[_] = alloc_tensor()"),
         "memory for a value of type f32[_] cannot be known\n  at main: v0: f32[_] = alloc_tensor()"),
