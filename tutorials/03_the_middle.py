@@ -133,7 +133,8 @@ print(mr.run(mr.trace(distinct, f32["n"], f32["n"]), pipeline.passes())[-1].modu
 #
 # Every result of a kernel needs room. Allocating at each call costs time, and the sum of all values is far more than what is
 # alive at once. `plan_memory` gives each value a place before the program runs, though sizes are letters: what is compared are
-# expressions.
+# expressions. Before that, `write_in_place` lets the parts of a concatenation be written into it by what makes them, and
+# `reuse_inputs` lets a result be written over an input that nobody reads any more.
 
 # %%
 chain = """

@@ -285,7 +285,7 @@ def test_every_size_has_one_slot():
 
 
 def test_options_reach_the_passes():
-    names = ["pack_weights", "lower_calls", "lift_workspaces", "plan_memory", "bind_shapes"]
+    names = ["pack_weights", "lower_calls", "write_in_place", "lift_workspaces", "reuse_inputs", "plan_memory", "bind_shapes"]
     assert [p.__name__ for p in call_passes({"n": (1, 2)})] == names
     assert all("n" not in s for s in storages(compiled(PROGRAMS["mlp"][0], bounds={"n": (1, 8)})))
 

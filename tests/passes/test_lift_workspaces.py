@@ -229,5 +229,5 @@ def test_without_a_memory_plan():
 def test_stages_show_it():
     module = mr.trace(products, f32["n", 8], f32[8, 8])
     names = [s.name for s in all_stages(module) if isinstance(s, Stage)]
-    assert names[names.index("lower_calls") + 1] == "lift_workspaces"
+    assert names[names.index("write_in_place") + 1] == "lift_workspaces"
     assert "work=" not in str(run(module, (*GRAPH_PASSES, *KERNEL_PASSES))[-1].module)
