@@ -36,13 +36,14 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from minirelax.ir.dim import Dim, maximum, names, value
+from minirelax.ir.dim import Dim, dim, maximum, names, value
 from minirelax.ir.knowledge import Knowledge
 from minirelax.passes.stack_tensors import Level, stack_tensors
 
 TYPICAL = (16, 256, 4096)  # sizes at which two plans are compared
 EQUAL = (16, 1, 256, 2048)  # sizes at which stacks are compared: the same for all names,
 APART = ((1, 256), (1, 1024), (16, 256), (1, 64), (8, 64))  # and for one name the second, for all others the first
+ROUNDS = 4  # of reading an expression again, until it is as it was
 POINTS, LARGEST = 40, 1 << 20  # at most so many
 WORTH = 0.97  # of what a new storage would take: growing by more is not worth it
 ALIKE = 1.125  # a ratio of sizes below which the order of the program decides
@@ -66,6 +67,17 @@ class Request:
         return self.first <= other.last and other.first <= self.last
 
 
+@functools.lru_cache(4096)
+def largest(ends: tuple[Dim, ...]) -> Dim:
+    """The ``max`` of some ends, as its own words are read again: beside other atoms, more of it may then be joined."""
+    found = functools.reduce(maximum, ends)
+    for _ in range(ROUNDS):
+        if (again := dim(str(found))) == found:
+            break
+        found = again
+    return found
+
+
 @dataclass(eq=False)
 class Place:
     """One storage: its bytes are the largest of its `ends`; and where its tenants are."""
@@ -78,7 +90,7 @@ class Place:
     @property
     def bytes(self) -> Dim:
         """How much memory that is."""
-        return functools.reduce(maximum, self.ends)
+        return largest(tuple(self.ends))
 
 
 @dataclass(frozen=True, order=True)
@@ -130,7 +142,7 @@ def _level_place(level: Level, requests: list[Request], prover: _Prover) -> Plac
         starts = prover.highest(frozenset(e for j in level.below[i] for e in ends[j])) or (0,)
         ends[i] = tuple(s + r.bytes for s in starts)
         tenants.append(r)
-        offsets[r.name] = prover.joined(starts)
+        offsets[r.name] = largest(starts)
     covered = frozenset().union(*level.below.values())
     return Place(list(prover.highest(frozenset(e for i in level.members if i not in covered for e in ends[i]))), False,
                  tenants, offsets)
@@ -146,7 +158,6 @@ class _Prover:
     def __init__(self, known: Knowledge, used: frozenset[str]):
         self.known, self.names = known, used
         self.highest = functools.cache(self._highest)
-        self.joined = functools.cache(lambda ends: functools.reduce(maximum, ends))
         self.typical = functools.cache(self._typical)
         self.less_equal = functools.cache(self._less_equal)  # the same few sizes meet again and again
 

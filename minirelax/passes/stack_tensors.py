@@ -7,11 +7,12 @@ by numbers, and `place_tensors` writes its offsets as expressions.
 It is chosen at a few *points*, numbers for all sizes, small and large ones and such in which one size is far from the others.
 In some order, each tensor goes where it makes the storage least higher than the largest live set, which no plan can go below,
 and then as low as it can: to the bottom, or onto one of those there already; and above whatever it would meet there at some
-point.  What the order should be depends on the program.  A few are tried: by size, at a point of equal sizes and at the point
-where each tensor matters most; in the order of the program.  The best is then repaired: a statement is looked for above which
-the storage is too high, and a few of the tensors that are alive near it change their places in the order, alone or with their
-likes, of the same bytes, life and companions, since programs repeat themselves.  What is no better is dropped, as soon as that is
-known.  The random numbers are the same in each process, and the work is limited by a number of placements.
+point.  What the order should be depends on the program.  A few are tried: by size, by the length of life, by both, and as the
+program has it.  The best is then repaired: a statement is looked for above which the storage is too high, and a few of the
+tensors that are alive near it change their places in the order, alone or with their likes, of the same bytes, life and
+companions.  What is no better is dropped, as soon as that is known; after a dozen in vain, another order is begun with.  Programs
+repeat themselves: an order is first sought for the beginning that shows each repeated kind twice, and extended to the rest by
+kinds.  The random numbers are the same in each process, and the work is limited by a number of placements.
 
 >>> from minirelax.ir.dim import dim
 >>> from minirelax.passes.place_tensors import Request
@@ -40,8 +41,12 @@ LARGE = 2.0**40  # no tensor counts as larger, so that sums are exact
 GOOD = 1.005  # of the largest live set: better is not looked for
 POWER = 8  # of the ratio to the largest live set: what is worst at a few points counts most
 EACH = 0.02  # what a statement counts, where the worst one counts 1: repairing one of several places must show
-PLACEMENTS, PER_TENSOR = 2000, 4  # how many placements a search may take: so many, and so many for each tensor
-ALIKE = 1.125  # a ratio of sizes below which the order of the program decides
+PLACEMENTS, PER_TENSOR = 3000, 4  # how many placements a search may take: so many, and so many for each tensor
+SEED = 13  # of the random numbers: any will do, but a search may end before it finds what another does
+PATIENCE = 12  # repairs in vain, after which another order is begun with
+NEAR = 3  # statements from one
+TIMES, SHORTER = 2, 0.7  # how often a beginning must show what repeats, and of which part of the program it may be
+ALIKE = 1.125  # a ratio below which the order of the program decides
 MANY = 32  # tensors in the way, above which equal ones are counted once
 
 
@@ -57,8 +62,15 @@ class Level:
 def stack_tensors(requests: Sequence[Request], points: Sequence[Mapping[str, int]]) -> list[Level]:
     """Who lies below whom, in parts that lie one upon the other."""
     program = _Program(requests, points)
-    start, end = _Search(program).run()
-    return [Level(part, _right_below(part, program, start, end)) for part in _parts(start, end)]
+    search = _Search(program, PLACEMENTS + PER_TENSOR * len(requests))
+    if shown := program.beginning():
+        short = _Program(requests[:shown], points)
+        short.likes = program.likes[:shown]
+        found = _Search(short, search.left // 2, alike=True).run()
+        search.left -= search.left // 2
+        search.offer_like(short.likes, found.keys)
+    found = search.run()
+    return [Level(part, _right_below(part, program, found.start, found.end)) for part in _parts(found.start, found.end)]
 
 
 class _Program:
@@ -91,6 +103,15 @@ class _Program:
             alive.append(i)
         return [np.array(sorted(near), dtype=np.intp) for near in found]
 
+    def beginning(self) -> int:
+        """How many of the first requests show what repeats; 0 if little does, or it takes most of the program to show it."""
+        seen: dict[int, int] = {}
+        found, kinds = 0, self.likes.tolist()
+        for i, kind in enumerate(kinds):
+            seen[kind] = seen.get(kind, 0) + 1
+            found = i + 1 if seen[kind] == TIMES else found
+        return found if found < SHORTER * len(kinds) and 2 * len(seen) < len(kinds) else 0
+
     def _likes(self, requests: Sequence[Request]) -> np.ndarray:
         """A number for each request, the same for those of equal bytes, length of life, and bytes of who comes meanwhile."""
         kinds: dict[Hashable, int] = {}
@@ -101,53 +122,86 @@ class _Program:
         return np.array([kinds.setdefault(key, len(kinds)) for key in keys])
 
 
+@dataclass(frozen=True, eq=False)
+class _Stack:
+    """Where each tensor starts and ends at each point, by which keys the order was sorted, and how high that is."""
+
+    keys: np.ndarray
+    order: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    height: np.ndarray  # of each statement: where the highest tensor ends that it needs
+    score: float
+
+
 class _Search:
-    """The best stack so far: the keys by which its order is sorted, where each tensor starts and ends, and how high that is."""
+    """The best stack so far, and the one that is being repaired."""
 
-    def __init__(self, program: _Program):
-        self.program, self.count = program, len(program.first)
-        self.random = random.Random(0)
-        self.left = PLACEMENTS + PER_TENSOR * self.count
-        self.score = np.inf
-        self.keys = self.start = self.end = self.height = None
+    def __init__(self, program: _Program, placements: int, alike: bool = False):
+        self.program, self.left, self.alike = program, placements, alike
+        self.count = len(program.first)
+        self.random = random.Random(SEED)
+        self.best: _Stack | None = None
+        self.here: _Stack | None = None
 
-    def run(self) -> tuple[np.ndarray, np.ndarray]:
+    def run(self) -> _Stack:
         p = self.program
-        share = (p.bytes / p.least).max(axis=1)
-        for sizes in (p.bytes[:, 0], share):
-            self._try(-np.floor(np.log(sizes) / np.log(ALIKE) + 0.5))
-        self._try(np.arange(self.count))
-        tries = 0
-        while self.left > 0 and self.score > GOOD**POWER:
-            tries += 1
-            self._try(self._varied(share) if tries % 4 == 0 else self._repaired())
-        return self.start, self.end
+        share, life = (p.bytes / p.least).max(axis=1), 1.0 + np.array(p.last) - np.array(p.first)
+        weight = life * np.sqrt(share)
+        for weights in (p.bytes[:, 0], share, life, weight):
+            self.offer(-np.floor(np.log(weights) / np.log(ALIKE) + 0.5))
+        self.offer(np.arange(self.count))
+        in_vain = 0
+        while self.left > 0 and self.best.score > GOOD**POWER:
+            if in_vain == PATIENCE:
+                self.here, in_vain = None, 0
+            is_better = self.offer(self._repaired() if self.here else self._varied(weight))
+            in_vain = 0 if is_better else in_vain + 1
+        return self.best
 
-    def _varied(self, share: np.ndarray) -> np.ndarray:
-        """By size, but for a random factor for each kind."""
+    def offer(self, keys: np.ndarray) -> bool:
+        """Is this order better than the one that is being repaired?  Then it is the next to be."""
+        found = self._placed(keys, self.here.score if self.here else np.inf)
+        if found:
+            self.here = found
+            if not self.best or found.score < self.best.score:
+                self.best = found
+        return found is not None
+
+    def offer_like(self, likes: np.ndarray, keys: np.ndarray) -> None:
+        """An order found for the beginning of the program: each by the last of its kind there; others follow."""
+        found = dict(zip(likes.tolist(), keys.tolist(), strict=True))
+        self.offer(np.array([found.get(kind, np.inf) for kind in self.program.likes.tolist()]))
+
+    def _varied(self, weights: np.ndarray) -> np.ndarray:
+        """From the largest weight down, but for a random factor for each kind."""
         factors = np.array([2 ** self.random.uniform(-2, 2) for _ in range(self.count)])
-        return -share * factors[self.program.likes]
+        return -weights * factors[self.program.likes]
 
     def _repaired(self) -> np.ndarray:
-        """The best order, but for a few tensors that are alive near a statement at which it is too high."""
+        """The order, but for a few tensors that are alive near a statement at which the stack is too high."""
         p, limit = self.program, GOOD * self.program.least
-        points = np.flatnonzero(self.height.max(axis=0) > limit)
+        points = np.flatnonzero(self.here.height.max(axis=0) > limit)
         point = self.random.choice(points if len(points) else range(len(limit)))
-        high = np.flatnonzero(self.height[:, point] > limit[point])
-        at = self.random.choice(high if len(high) else range(len(self.height)))
-        near = [i for i in range(self.count) if p.first[i] <= at + 3 and at - 3 <= p.last[i]]
-        keys = np.unique(self.keys, return_inverse=True)[1].astype(float).reshape(-1)
+        high = np.flatnonzero(self.here.height[:, point] > limit[point])
+        at = self.random.choice(high if len(high) else range(len(self.here.height)))
+        near = [i for i in range(self.count) if p.first[i] <= at + NEAR and at - NEAR <= p.last[i]]
+        keys = np.unique(self.here.keys, return_inverse=True)[1].astype(float).reshape(-1)
         for _ in range(self.random.choice((1, 1, 2, 3))) if near else ():
             one, key = self.random.choice(near), self.random.uniform(-1, keys.max() + 1)
-            keys[p.likes == p.likes[one] if self.random.random() < 0.5 else one] = key
+            keys[p.likes == p.likes[one] if self.alike or self.random.random() < 0.5 else one] = key
         return keys
 
-    def _try(self, keys: np.ndarray) -> None:
-        """Place all tensors in the order of these numbers, and remember that if it is the best so far."""
+    def _placed(self, keys: np.ndarray, limit: float) -> _Stack | None:
+        """All tensors, placed in the order of these numbers; None as soon as the score is not below the limit."""
         p, inverse = self.program, 1 / self.program.least
         start, end = np.zeros_like(p.bytes), np.zeros_like(p.bytes)
-        done, top = np.zeros(self.count, dtype=bool), p.least
-        for i in np.argsort(keys, kind="stable"):
+        done, top, order = np.zeros(self.count, dtype=bool), p.least, np.argsort(keys, kind="stable")
+        same = order[:_common(order, self.here.order) if self.here else 0]
+        if len(same):  # up to where the orders part, nothing is different
+            start[same], end[same], done[same] = self.here.start[same], self.here.end[same], True
+            top = np.maximum(top, end.max(axis=0))
+        for i in order[len(same):]:
             self.left -= 1
             near = p.near[i][done[p.near[i]]]
             if len(near):
@@ -158,12 +212,11 @@ class _Search:
             done[i] = True
             if (end[i] > top).any():
                 top = np.maximum(top, end[i])
-                if self._worst(top) >= self.score:
-                    return
+                if self._worst(top) >= limit:
+                    return None
         height = self._height(end)
-        score = self._worst(np.maximum(height.max(axis=0), p.least)) + EACH * sum(self._worst(np.maximum(height, p.least)) - 1)
-        if score < self.score:
-            self.score, self.keys, self.start, self.end, self.height = score, keys, start, end, height
+        score = self._worst(top) + EACH * sum(self._worst(np.maximum(height, p.least)) - 1)
+        return _Stack(keys, order, start, end, height, score) if score < limit else None
 
     def _worst(self, top: np.ndarray) -> float | np.ndarray:
         return ((top / self.program.least) ** POWER).mean(axis=-1)
@@ -175,6 +228,12 @@ class _Search:
         for i in range(self.count):
             np.maximum(height[p.first[i]:p.last[i] + 1], end[i], out=height[p.first[i]:p.last[i] + 1])
         return height
+
+
+def _common(a: np.ndarray, b: np.ndarray) -> int:
+    """How many numbers at the beginning are the same."""
+    differ = np.flatnonzero(a != b)
+    return int(differ[0]) if len(differ) else len(a)
 
 
 def _lowest(start: np.ndarray, end: np.ndarray, size: np.ndarray) -> np.ndarray:

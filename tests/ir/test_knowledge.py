@@ -1,6 +1,7 @@
 """What guards and bounds imply is found, and nothing is concluded that some admitted numbers refute."""
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 
@@ -185,6 +186,7 @@ def sizes(draw, depth: int = 2):
 
 
 CLAIMS = st.tuples(st.sampled_from(tuple(HOLDS)), sizes(), sizes())
+SEVERAL = st.lists(sizes(), min_size=1, max_size=3)
 
 
 @QUICK
@@ -200,6 +202,25 @@ def test_numbers_refute_no_conclusion(claim, facts):
         assert found is None or holds(claim, row) is found
         assert value(d, row) == value(simpler, row)
         assert (low is None or low <= value(d, row)) and (high is None or value(d, row) <= high)
+
+
+@QUICK
+@given(SEVERAL, SEVERAL, st.lists(CLAIMS, max_size=2), sizes(1))
+def test_the_largest_of_several_are_compared_by_sides(left, right, facts, more):
+    """``max(a, b) + c <= max(d, e)`` takes a proof for each side on the left and for one on the right."""
+    known, a, b = Knowledge.of_facts(facts), maximum_of(left) + more, maximum_of(right)
+    assert known.less_equal(a, maximum_of([*left, *right]) + more) or not set(left) <= {symbol(name) for name in "nmk"}
+    found, at_once, names_ = known.less_equal(a, b), known.shows_at_once(b - a), frozenset("nmk")
+    may_be = known.may_be_less_equal(a, b, names_)
+    assert all(known.admits(row) for row in known.samples(names_))
+    for row in admitted(facts, 7):
+        number = max(value(d, row) for d in left) + value(more, row)
+        assert value(a, row) == number and (not (found or at_once) or number <= max(value(d, row) for d in right))
+    assert may_be or not found or not list(admitted(facts))
+
+
+def maximum_of(several):
+    return functools.reduce(maximum, several)
 
 
 @QUICK

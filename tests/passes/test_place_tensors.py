@@ -68,6 +68,7 @@ def test_tensors_are_apart_at_all_sizes(lives, fact, data):
     known = Knowledge().assuming(relation, dim(left), dim(right))
     places = place(asked, known)
     assert sorted(r.name for p in places for r in p.tenants) == sorted(r.name for r in asked)
+    assert all(dim(str(d)) == d for p in places for d in (p.bytes, *p.offsets.values()) if not isinstance(d, int))
     for _ in range(8):
         sizes = {name: data.draw(st.sampled_from(NUMBERS)) for name in "nm"}
         if known.admits(sizes):
