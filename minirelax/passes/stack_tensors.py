@@ -6,24 +6,26 @@ by numbers, and `place_tensors` writes its offsets as expressions.
 
 It is chosen at a few *points*, numbers for all sizes, small and large ones and such in which one size is far from the others.
 In some order, each tensor goes where it makes the storage least higher than the largest live set, which no plan can go below,
-and then as low as it can: to the bottom, or onto one of those there already; and above whatever it would meet there at some
-point.  What the order should be depends on the program.  A few are tried: by size, by the length of life, by both, and as the
-program has it.  The best is then repaired: a statement is looked for above which the storage is too high, and a few of the
-tensors that are alive near it change their places in the order, alone or with their likes, of the same bytes, life and
-companions.  What is no better is dropped, as soon as that is known; after a dozen in vain, another order is begun with.  Programs
-repeat themselves: an order is first sought for the beginning that shows each repeated kind twice, and extended to the rest by
-kinds.  The random numbers are the same in each process, and the work is limited by a number of placements.
+and then as near as it can to an end: to the bottom or onto one of those there already, to the top or below one of those there;
+and past whatever it would meet there at some point.  So what lives long leaves room in the middle, and values that hand over to
+each other, as from layer to layer, take turns at the two ends.  (Some programs are better off with all at the bottom: both is
+tried.)  What the order should be depends on the program.  A few are tried: by the length of life, by size, by both, and as the
+program has it.  If none is good, the best is repaired: a statement is looked for above which the storage is too high, and a few
+of the tensors that are alive near it change their places in the order, alone or with their likes, of the same bytes, life and
+companions.  What is no better is dropped, as soon as that is known; after a dozen in vain, another order is begun with.  The
+random numbers are the same in each process, and the work is limited by a number of placements.
 
 >>> from minirelax.ir.dim import dim
 >>> from minirelax.passes.place_tensors import Request
 >>> asked = [Request("a", dim("64*n"), 0, 1), Request("b", dim("64*m"), 1, 2), Request("c", dim("64*n + 64"), 2, 3)]
 >>> stack_tensors(asked, [{"n": 1, "m": 100}, {"n": 100, "m": 1}])
-[Level(members=(1,), below={1: ()}), Level(members=(0, 2), below={0: (), 2: ()})]
+[Level(members=(0, 2), below={0: (), 2: ()}), Level(members=(1,), below={1: ()})]
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,11 +43,10 @@ LARGE = 2.0**40  # no tensor counts as larger, so that sums are exact
 GOOD = 1.005  # of the largest live set: better is not looked for
 POWER = 8  # of the ratio to the largest live set: what is worst at a few points counts most
 EACH = 0.02  # what a statement counts, where the worst one counts 1: repairing one of several places must show
-PLACEMENTS, PER_TENSOR = 3000, 4  # how many placements a search may take: so many, and so many for each tensor
-SEED = 13  # of the random numbers: any will do, but a search may end before it finds what another does
+PLACEMENTS, PER_TENSOR = 2000, 4  # how many placements a search may take: so many, and so many for each tensor
+SEED = 1  # of the random numbers
 PATIENCE = 12  # repairs in vain, after which another order is begun with
 NEAR = 3  # statements from one
-TIMES, SHORTER = 2, 0.7  # how often a beginning must show what repeats, and of which part of the program it may be
 ALIKE = 1.125  # a ratio below which the order of the program decides
 MANY = 32  # tensors in the way, above which equal ones are counted once
 
@@ -62,14 +63,7 @@ class Level:
 def stack_tensors(requests: Sequence[Request], points: Sequence[Mapping[str, int]]) -> list[Level]:
     """Who lies below whom, in parts that lie one upon the other."""
     program = _Program(requests, points)
-    search = _Search(program, PLACEMENTS + PER_TENSOR * len(requests))
-    if shown := program.beginning():
-        short = _Program(requests[:shown], points)
-        short.likes = program.likes[:shown]
-        found = _Search(short, search.left // 2, alike=True).run()
-        search.left -= search.left // 2
-        search.offer_like(short.likes, found.keys)
-    found = search.run()
+    found = _Search(program).run()
     return [Level(part, _right_below(part, program, found.start, found.end)) for part in _parts(found.start, found.end)]
 
 
@@ -103,15 +97,6 @@ class _Program:
             alive.append(i)
         return [np.array(sorted(near), dtype=np.intp) for near in found]
 
-    def beginning(self) -> int:
-        """How many of the first requests show what repeats; 0 if little does, or it takes most of the program to show it."""
-        seen: dict[int, int] = {}
-        found, kinds = 0, self.likes.tolist()
-        for i, kind in enumerate(kinds):
-            seen[kind] = seen.get(kind, 0) + 1
-            found = i + 1 if seen[kind] == TIMES else found
-        return found if found < SHORTER * len(kinds) and 2 * len(seen) < len(kinds) else 0
-
     def _likes(self, requests: Sequence[Request]) -> np.ndarray:
         """A number for each request, the same for those of equal bytes, length of life, and bytes of who comes meanwhile."""
         kinds: dict[Hashable, int] = {}
@@ -127,6 +112,7 @@ class _Stack:
     """Where each tensor starts and ends at each point, by which keys the order was sorted, and how high that is."""
 
     keys: np.ndarray
+    both: bool
     order: np.ndarray
     start: np.ndarray
     end: np.ndarray
@@ -137,9 +123,9 @@ class _Stack:
 class _Search:
     """The best stack so far, and the one that is being repaired."""
 
-    def __init__(self, program: _Program, placements: int, alike: bool = False):
-        self.program, self.left, self.alike = program, placements, alike
-        self.count = len(program.first)
+    def __init__(self, program: _Program):
+        self.program, self.count = program, len(program.first)
+        self.left = PLACEMENTS + PER_TENSOR * self.count
         self.random = random.Random(SEED)
         self.best: _Stack | None = None
         self.here: _Stack | None = None
@@ -148,30 +134,29 @@ class _Search:
         p = self.program
         share, life = (p.bytes / p.least).max(axis=1), 1.0 + np.array(p.last) - np.array(p.first)
         weight = life * np.sqrt(share)
-        for weights in (p.bytes[:, 0], share, life, weight):
-            self.offer(-np.floor(np.log(weights) / np.log(ALIKE) + 0.5))
-        self.offer(np.arange(self.count))
+        orders = [-np.floor(np.log(w) / np.log(ALIKE) + 0.5) for w in (life, weight, share, p.bytes[:, 0])]
+        for keys, both in itertools.product([*orders, np.arange(self.count)], (True, False)):
+            if not self.best or self.best.score > GOOD**POWER:
+                self.offer(keys, both)
         in_vain = 0
         while self.left > 0 and self.best.score > GOOD**POWER:
             if in_vain == PATIENCE:
                 self.here, in_vain = None, 0
-            is_better = self.offer(self._repaired() if self.here else self._varied(weight))
+            if self.here:
+                is_better = self.offer(self._repaired(), self.here.both)
+            else:
+                is_better = self.offer(self._varied(weight), self.random.random() < 0.5)
             in_vain = 0 if is_better else in_vain + 1
         return self.best
 
-    def offer(self, keys: np.ndarray) -> bool:
+    def offer(self, keys: np.ndarray, both: bool) -> bool:
         """Is this order better than the one that is being repaired?  Then it is the next to be."""
-        found = self._placed(keys, self.here.score if self.here else np.inf)
+        found = self._placed(keys, both, self.here.score if self.here else np.inf)
         if found:
             self.here = found
             if not self.best or found.score < self.best.score:
                 self.best = found
         return found is not None
-
-    def offer_like(self, likes: np.ndarray, keys: np.ndarray) -> None:
-        """An order found for the beginning of the program: each by the last of its kind there; others follow."""
-        found = dict(zip(likes.tolist(), keys.tolist(), strict=True))
-        self.offer(np.array([found.get(kind, np.inf) for kind in self.program.likes.tolist()]))
 
     def _varied(self, weights: np.ndarray) -> np.ndarray:
         """From the largest weight down, but for a random factor for each kind."""
@@ -189,15 +174,15 @@ class _Search:
         keys = np.unique(self.here.keys, return_inverse=True)[1].astype(float).reshape(-1)
         for _ in range(self.random.choice((1, 1, 2, 3))) if near else ():
             one, key = self.random.choice(near), self.random.uniform(-1, keys.max() + 1)
-            keys[p.likes == p.likes[one] if self.alike or self.random.random() < 0.5 else one] = key
+            keys[p.likes == p.likes[one] if self.random.random() < 0.5 else one] = key
         return keys
 
-    def _placed(self, keys: np.ndarray, limit: float) -> _Stack | None:
+    def _placed(self, keys: np.ndarray, both: bool, limit: float) -> _Stack | None:
         """All tensors, placed in the order of these numbers; None as soon as the score is not below the limit."""
         p, inverse = self.program, 1 / self.program.least
         start, end = np.zeros_like(p.bytes), np.zeros_like(p.bytes)
         done, top, order = np.zeros(self.count, dtype=bool), p.least, np.argsort(keys, kind="stable")
-        same = order[:_common(order, self.here.order) if self.here else 0]
+        same = order[:_common(order, self.here.order) if self.here and self.here.both == both else 0]
         if len(same):  # up to where the orders part, nothing is different
             start[same], end[same], done[same] = self.here.start[same], self.here.end[same], True
             top = np.maximum(top, end.max(axis=0))
@@ -206,8 +191,13 @@ class _Search:
             near = p.near[i][done[p.near[i]]]
             if len(near):
                 places = _lowest(start[near], end[near], p.bytes[i])
-                higher = np.maximum(0, places + p.bytes[i] - top) @ inverse
-                start[i] = places[(higher * 1000 + places @ inverse).argmin()]
+                deep = places
+                if both:  # the same seen from above
+                    hung = top - p.bytes[i] - _lowest(top - end[near], top - start[near], p.bytes[i])
+                    places = np.concatenate([places, hung[(hung >= 0).all(axis=1)]])
+                    deep = np.minimum(places, np.maximum(0, top - p.bytes[i] - places))
+                higher = np.maximum(0, places + p.bytes[i] - top)
+                start[i] = places[((higher * 1000 + deep) @ inverse).argmin()]
             end[i] = start[i] + p.bytes[i]
             done[i] = True
             if (end[i] > top).any():
@@ -216,7 +206,7 @@ class _Search:
                     return None
         height = self._height(end)
         score = self._worst(top) + EACH * sum(self._worst(np.maximum(height, p.least)) - 1)
-        return _Stack(keys, order, start, end, height, score) if score < limit else None
+        return _Stack(keys, both, order, start, end, height, score) if score < limit else None
 
     def _worst(self, top: np.ndarray) -> float | np.ndarray:
         return ((top / self.program.least) ** POWER).mean(axis=-1)
