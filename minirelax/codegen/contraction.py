@@ -1,7 +1,9 @@
 """Numba source of a contraction plan: the loops around the register tiles, packing, and the epilogue.
 
-The source is Goto's loop nest, once per tile of the plan: for each chunk of k and each panel of n, the register tiles sweep
-down the rows (`micro_kernels`); then the epilogue runs over the finished rows, as a plan of rows does (`codegen.rows`).
+The source is Goto's loop nest, once per tile of the plan: for each block of rows and each chunk of k, the register tiles sweep
+over the tile's panels (`micro_kernels`); then the epilogue runs over the finished rows, as a plan of rows does (`codegen.rows`).
+An unpacked B is copied into panels first, once for all blocks of rows.  A result that is nothing but the product is written
+where it belongs at once, if the panels are whole.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from minirelax.ir.guards import facts
 from minirelax.ir.loop import Axis
 from minirelax.ir.scalar import LAZY, Apply, Load, Scalar, walk
 from minirelax.ir.types import itemsize
-from minirelax.schedule.contraction import K_CHUNK, RESULT, REUSE, ContractionPlan, Operand
+from minirelax.schedule.contraction import B_ROWS, DIRECT_CHUNK, K_CHUNK, RESULT, REUSE, ContractionPlan, Operand
 from minirelax.schedule.flat import depends_on
 
 
@@ -48,59 +50,122 @@ class _ContractionWriter:
             f"{self.m_count}, {self.n_count}, {self.k_count} = {source.dim(plan.m.extent)}, {source.dim(plan.n.extent)}, "
             f"{source.dim(plan.k_extent)}"
         )
-        out.line(f"panels = ({self.n_count} + {self.width - 1}) // {self.width}")
-        out.line(f"panels_per_tile = {source.dim(plan.panels_per_tile)}")
-        if not plan.whole_rows:
-            out.line("groups = quotient(panels + panels_per_tile - 1, panels_per_tile)")
-        out.line(f"rows_per_tile = {source.dim(plan.rows_per_tile)}")
-        out.line(f"row_blocks = quotient({self.m_count} + rows_per_tile - 1, rows_per_tile)")
-        out.line(f"block_rows = quotient({self.m_count} + row_blocks - 1, max(row_blocks, 1))")
-        out.line(f"chunk = min({self.k_count}, {K_CHUNK})")
+        self._extents()
         self.finish.scratch()
         out.line(f"result_start = scratch + {source.dim(plan.epilogue.scratch_bytes)}")
         out.line(f"a_copy = result_start + {source.dim(plan.c_bytes)}")
         out.line(f"b_copy = a_copy + {source.dim(plan.a_bytes)}")
         with out.block("for tile in range(lo, hi):"):
             self._tile_position()
+            if plan.b.how == "packed":
+                out.line(f"k_start, k_end = 0, {self.k_count}")
+                self._row_blocks()
+            else:
+                with out.block(f"for k_start in range(0, max({self.k_count}, 1), {B_ROWS}):"):
+                    out.line(f"k_end = min(k_start + {B_ROWS}, {self.k_count})")
+                    if not plan.whole_rows:
+                        self._copy_b()
+                    self._row_blocks()
+
+    def _extents(self) -> None:
+        """How much of each axis a tile, a block of rows, and a pass over the panels have."""
+        plan, out, source = self.plan, self.out, self.source
+        out.line(f"panels = ({self.n_count} + {self.width - 1}) // {self.width}")
+        out.line(f"panels_per_tile = {source.dim(plan.panels_per_tile)}")
+        if not plan.whole_rows:
+            out.line("groups = quotient(panels + panels_per_tile - 1, panels_per_tile)")
+        out.line(f"rows_per_tile = {source.dim(plan.rows_per_tile)}")
+        out.line(f"row_tiles = quotient({self.m_count} + rows_per_tile - 1, rows_per_tile)")
+        out.line(f"tile_rows = quotient({self.m_count} + row_tiles - 1, max(row_tiles, 1))")
+        out.line(f"row_blocks = quotient(tile_rows + {plan.block_rows - 1}, {plan.block_rows})")
+        out.line("block_rows = max(quotient(tile_rows + row_blocks - 1, max(row_blocks, 1)), 1)")
+        out.line(f"chunks = quotient({self.k_count} + {K_CHUNK - 1}, {K_CHUNK}) if block_rows > {self.rows} else 1")
+        out.line(f"chunk = max((quotient({self.k_count}, max(chunks, 1)) + 7)//8*8, 8)")
+
+    def _row_blocks(self) -> None:
+        """The tile's rows, block by block: the product, then what comes after it."""
+        plan, out = self.plan, self.out
+        with out.block(f"for {self.first} in range(first_of_tile, last_of_tile, block_rows):"):
+            out.line(f"{self.last} = min({self.first} + block_rows, last_of_tile)")
             if plan.a.how == "copy":
-                self._copy_a()
+                with out.block("if k_start == 0:"):
+                    self._copy_a()
             self._place_a()
-            if plan.whole_rows:
+            if plan.whole_rows and plan.b.how != "packed":
                 with out.block("for first_panel in range(0, panels, panels_per_tile):"):
                     out.line("last_panel = min(first_panel + panels_per_tile, panels)")
+                    self._copy_b()
                     self._product()
             else:
                 self._product()
-            self._epilogue()
+            with out.block(f"if k_end >= {self.k_count}{' and not in_place' if plan.store else ''}:"):
+                self._epilogue()
 
     def _product(self) -> None:
-        """The block of rows by the panels from `first_panel`, in chunks of k."""
+        """The block of rows by the panels from `first_panel` on, in chunks of k."""
         out = self.out
-        with out.block(f"for k_first in range(0, max({self.k_count}, 1), {K_CHUNK}):"):
-            out.line(f"k_rows = min({self.k_count} - k_first, {K_CHUNK})")
-            if self.plan.b.how != "packed":
-                self._copy_b()
-            with out.block(f"for {self.panel} in range(first_panel, last_panel):"):
-                self._sweep()
+        self._place_c()
+        if self.plan.b.how == "direct":
+            with out.block("if first_copied > first_panel:"):
+                self._chunks(str(DIRECT_CHUNK), "first_panel", "first_copied", direct=True)
+            with out.block("if last_panel > first_copied:"):
+                self._chunks("chunk", "first_copied", "last_panel")
+        else:
+            self._chunks("chunk", "first_panel", "last_panel")
+
+    def _chunks(self, chunk: str, first: str, last: str, direct: bool = False) -> None:
+        out = self.out
+        with out.block(f"for k_first in range(k_start, max(k_end, k_start + 1), {chunk}):"):
+            out.line(f"k_rows = min(k_end - k_first, {chunk})")
+            self._place_b(first, last, direct)
+            out.line(
+                f"call_sweep(table[0], a_address + {self.size}*k_first, a_stride, b_address, b_stride, b_panel, "
+                f"c_address + {self.size * self.width}*({first} - {self.first_of_result}), c_stride, "
+                f"{self.last} - {self.first}, {last} - {first}, k_rows, k_first, b_next)"
+            )
+
+    @property
+    def first_of_result(self) -> str:
+        """The panel at the start of a row of the tile's result."""
+        return "0" if self.plan.whole_rows else "first_panel"
+
+    def _place_c(self) -> None:
+        """Where the tile's result goes: to scratch memory, or, if nothing comes after it, to its place."""
+        plan, out, source = self.plan, self.out, self.source
+        out.line(f"c_address, c_stride = result_start, {self.row}")
+        if plan.store is None:
+            return
+        base, stride = plan.store.base, source.factor(plan.store.stride)
+        out.line(f"in_place = last_panel*{self.width} <= {self.n_count}")
+        with out.block("if in_place:"):
+            place = f"{source.dim(base)} + {self.first}*{stride} + first_panel*{self.width}"
+            if source.bounds:
+                end = f"{source.dim(base)} + ({self.last} - 1)*{stride} + last_panel*{self.width} - 1"
+                with out.block(f"if {self.last} > {self.first} and last_panel > first_panel:"):
+                    source.bounds.refuse_range(plan.store.buffer, place, end)
+            out.line(f"c_address = {self._start(plan.store)} + {self.size}*({place})")
+            out.line(f"c_stride = {source.dim(plan.store.stride)}")
 
     def _tile_position(self) -> None:
         """Outer axes, block of rows and group of panels from the tile's number; panels vary fastest."""
         plan, out = self.plan, self.out
         if plan.whole_rows:
             out.line("above = tile")
+            if plan.b.how == "packed":
+                out.line("first_panel, last_panel = 0, panels")
         else:
             out.line("above = quotient(tile, groups)")
             out.line("group = tile - above*groups")
             out.line("first_panel = group*panels_per_tile")
             out.line("last_panel = min(first_panel + panels_per_tile, panels)")
         if plan.outer:
-            out.line("batch = quotient(above, row_blocks)")
-            out.line("row_block = above - batch*row_blocks")
+            out.line("batch = quotient(above, row_tiles)")
+            out.line("row_tile = above - batch*row_tiles")
             self._split("batch", plan.outer)
         else:
-            out.line("row_block = above")
-        out.line(f"{self.first} = row_block*block_rows")
-        out.line(f"{self.last} = min({self.first} + block_rows, {self.m_count})")
+            out.line("row_tile = above")
+        out.line("first_of_tile = row_tile*tile_rows")
+        out.line(f"last_of_tile = min(first_of_tile + tile_rows, {self.m_count})")
 
     def _split(self, number: str, axes: tuple[Axis, ...]) -> None:
         source, out, rest = self.source, self.out, number
@@ -115,16 +180,6 @@ class _ContractionWriter:
     def row(self) -> int:
         """Elements of a row of the tile's result in scratch."""
         return self.plan.row_panels * self.width
-
-    def _sweep(self) -> None:
-        """The register tiles down the rows, for one panel and one chunk of k."""
-        self._place_b()
-        place = self.panel if self.plan.whole_rows else f"({self.panel} - first_panel)"
-        self.out.line(
-            f"call_sweep(table[0], a_address + {self.size}*k_first, a_stride, b_address, b_stride, "
-            f"result_start + {self.size * self.width}*{place}, {self.row}, "
-            f"{self.last} - {self.first}, k_rows, k_first)"
-        )
 
     def _place_a(self) -> None:
         """Address of the first row of A, and its row stride."""
@@ -149,27 +204,38 @@ class _ContractionWriter:
         """The address of an operand's first element."""
         return f"args[{self.source.signature.buffers.index(operand.buffer)}]"
 
-    def _place_b(self) -> None:
-        """Address of the panel of B at the chunk's first k, and the stride from one k to the next."""
-        b, out, source = self.plan.b, self.out, self.source
-        if b.how == "packed":
-            panel = f"{self._start(b)} + {self.size * self.width}*({self.panel}*{self.k_count} + k_first)"
+    def _place_b(self, first: str, last: str, direct: bool) -> None:
+        """The first panel of B at the chunk's first k, the strides from k to k and from panel to panel, and what is read next."""
+        b, out, source, width = self.plan.b, self.out, self.source, self.width
+        if direct:
+            base = f"({source.dim(b.base)} + k_first*{source.factor(b.stride)} + {first}*{width})"
             if source.bounds:
-                first = f"{self.width}*({self.panel}*{self.k_count} + k_first)"
-                source.bounds.refuse_range(b.buffer, first, f"{first} + {self.width}*k_rows - 1")
-            out.line(f"b_address, b_stride = {panel}, {self.width}")
+                self._check_rows(b, "k_first", "k_rows", f"({last} - {first})*{width}", f"{first}*{width}")
+            out.line(f"b_address = {self._start(b)} + {self.size}*{base}")
+            out.line(f"b_stride, b_panel, b_next = {source.dim(b.stride)}, {width}, b_address")
             return
-        out.line(f"b_address, b_stride = b_copy + chunk*{self.width * self.size}*({self.panel} - first_panel), {self.width}")
-        if b.how == "direct":
-            base = f"({source.dim(b.base)} + k_first*{source.factor(b.stride)} + {self.panel}*{self.width})"
-            with out.block(f"if {self.panel} < first_copied:"):
-                if source.bounds:
-                    self._check_rows(b, "k_first", "k_rows", str(self.width), f"{self.panel}*{self.width}")
-                out.line(f"b_address = {self._start(b)} + {self.size}*{base}")
-                out.line(f"b_stride = {source.dim(b.stride)}")
+        if b.how == "packed":
+            place = f"{first}*{self.k_count} + k_first"
+            if source.bounds:
+                end = f"{width}*(({last} - 1)*{self.k_count} + k_first + k_rows) - 1"
+                with out.block(f"if {last} > {first} and k_rows > 0:"):
+                    source.bounds.refuse_range(b.buffer, f"{width}*({place})", end)
+            out.line(f"b_address = {self._start(b)} + {self.size * width}*({place})")
+        else:
+            place = f"({first} - first_panel)*{self._copied_rows} + k_first - k_start"
+            out.line(f"b_address = b_copy + {self.size * width}*({place})")
+        rows = self.k_count if b.how == "packed" else self._copied_rows
+        out.line(f"b_stride, b_panel = {width}, {width}*{rows}")
+        following = f"k_rows if k_first + k_rows < k_end else ({last} - {first})*{rows} - k_first + k_start"
+        out.line(f"b_next = b_address + {self.size * width}*({following})")
+
+    @property
+    def _copied_rows(self) -> str:
+        """How many rows a panel of the copied B has room for."""
+        return f"min({self.k_count}, {B_ROWS})"
 
     def _copy_b(self) -> None:
-        """The chunk's rows of B in scratch, panel by panel, with zeros in the columns that do not exist.
+        """Rows of B in scratch memory, panel by panel, with zeros in the columns that do not exist.
 
         Where B can be read in place, panels are copied only if enough rows of A use them, or if they are not whole.
         """
@@ -177,19 +243,21 @@ class _ContractionWriter:
         n, target = source.axis(plan.n.name), source.names.fresh("b_panels")
         out.line("first_copied = first_panel")
         if plan.b.how == "direct":
-            with out.block(f"if {self.last} - {self.first} < {REUSE}:"):
+            rows = f"{self.last} - {self.first}" if plan.whole_rows else "last_of_tile - first_of_tile"
+            with out.block(f"if {rows} < {REUSE}:"):
                 out.line(f"first_copied = min(max(quotient({self.n_count}, {self.width}), first_panel), last_panel)")
         out.line(f"{target} = ptr_{plan.dtype}(b_copy)")
-        with out.block("for k_row in range(k_rows):"):
+        with out.block("for k_row in range(k_end - k_start):"):
             self._k_indices()
             with out.block(f"for {self.panel} in range(first_copied, last_panel):"):
                 out.line(f"{self.columns} = min({self.width}, {self.n_count} - {self.panel}*{self.width})")
-                out.line(f"to = (chunk*({self.panel} - first_panel) + k_row)*{self.width} - {self.panel}*{self.width}")
+                rows = self._copied_rows
+                out.line(f"to = ({rows}*({self.panel} - first_panel) + k_row)*{self.width} - {self.panel}*{self.width}")
                 with out.block(f"if {self.columns} == {self.width}:"):
                     if plan.b.how == "direct":
                         if source.bounds:
-                            self._check_rows(plan.b, "(k_first + k_row)", "1", str(self.width), f"{self.panel}*{self.width}")
-                        row = f"{source.dim(plan.b.base)} + (k_first + k_row)*{source.factor(plan.b.stride)}"
+                            self._check_rows(plan.b, "(k_start + k_row)", "1", str(self.width), f"{self.panel}*{self.width}")
+                        row = f"{source.dim(plan.b.base)} + (k_start + k_row)*{source.factor(plan.b.stride)}"
                         start = f"{self._start(plan.b)} + {self.size}*({row} + {self.panel}*{self.width})"
                         out.line(f"copy_{self.width * self.size}(b_copy + {self.size}*(to + {self.panel}*{self.width}), {start})")
                     elif _is_choice(plan.b.value):
@@ -208,12 +276,12 @@ class _ContractionWriter:
         return f"({self.panel} + 1)*{self.width}"
 
     def _k_indices(self) -> None:
-        """The reduction axes' indices at row ``k_first + k_row``."""
+        """The reduction axes' indices at row ``k_start + k_row``."""
         source, out, axes = self.source, self.out, self.plan.k
         if len(axes) == 1:
-            out.line(f"{source.axis(axes[0].name)} = k_first + k_row")
+            out.line(f"{source.axis(axes[0].name)} = k_start + k_row")
         else:
-            out.line("k_flat = k_first + k_row")
+            out.line("k_flat = k_start + k_row")
             self._split("k_flat", axes)
 
     def _copy_a(self) -> None:

@@ -20,7 +20,7 @@ The names end in the dtype: ``exp_f32`` takes and gives a float32 (Numba casts o
 ``ptr_f32`` ...                 an address (int64) as a pointer that can be indexed; ``ptr_bool`` points to uint8
 ``copy_128`` ...                so many bytes from the second address to the first
 ``inside``, ``is_outside``      checks of indices, in builds that check bounds (see `bounds`)
-``call_tile``, ``call_sweep``   call a register tile, or the sweep (see `micro_kernels`), by its address
+``call_sweep``                 call the register tiles' sweep (see `micro_kernels`) by its address
 =============================  ====================================================================================
 """
 
@@ -68,8 +68,7 @@ def numba_intrinsics() -> dict[str, object]:
         found[name] = _wrap(name, emit, kinds[result], [kinds[a] for a in arguments])
     for dtype in POINTEES:
         found[f"ptr_{dtype}"] = _wrap(f"ptr_{dtype}", _emit_pointer, types.CPointer(kinds[dtype]), [types.int64])
-    found["call_sweep"] = _wrap("call_sweep", _emit_call_tile, types.void, [types.int64] * 10)
-    found["call_tile"] = _wrap("call_tile", _emit_call_tile, types.void, [types.int64] * 9)
+    found["call_sweep"] = _wrap("call_sweep", _emit_call, types.void, [types.int64] * 13)
     found["select"] = _select()
     found |= bounds_intrinsics()
     for count in COPIES:
@@ -168,7 +167,7 @@ def _emit_pointer(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     return builder.inttoptr(address, ir.PointerType())
 
 
-def _emit_call_tile(builder: ir.IRBuilder, function: ir.Value, *arguments: ir.Value) -> None:
+def _emit_call(builder: ir.IRBuilder, function: ir.Value, *arguments: ir.Value) -> None:
     i64 = ir.IntType(64)
     signature = ir.FunctionType(ir.VoidType(), [i64] * len(arguments))
     builder.call(builder.inttoptr(function, signature.as_pointer()), list(arguments))

@@ -22,8 +22,9 @@ from minirelax.ir.types import NUMPY_DTYPES
 
 _DTYPES = tuple(NUMPY_DTYPES)
 _CONTRACTION = """
-    a_address a_copy a_stride above b_address b_copy b_stride batch block_rows chunk column first_copied first_panel group groups
-    k_first k_flat k_row k_rows last_panel panels panels_per_tile result_start row_blocks to
+    a_address a_copy a_stride above b_address b_copy b_next b_panel b_stride batch block_rows c_address c_stride chunk
+    chunks column first_copied first_of_tile first_panel group groups in_place k_end k_first k_flat k_row k_rows k_start
+    last_of_tile last_panel panels panels_per_tile result_start row_blocks row_tile row_tiles tile_rows to
 """.split()
 RESERVED = frozenset(  # what generated source says itself; a test compares
     {

@@ -31,9 +31,12 @@ from minirelax.schedule.flat import flatten, merge_group
 from minirelax.schedule.gathered_rows import merge_rows
 from minirelax.schedule.rows import RowPlan, plan_epilogue
 
-K_CHUNK = 384  # rows of B between two passes over the result: 48 KiB of f32 for a panel of 32 columns
+K_CHUNK = 512  # most rows of B between two passes over the result: 32 KiB of f32 for a panel of 16 columns
 PANELS = 4  # panels of a tile, so that B is copied, and the epilogue runs, in long rows
 TILES = 16  # but not so many that fewer tiles than this are left
+ROW_SPLIT = 8  # tiles to aim at where B is copied: each copies its panels for itself
+B_ROWS = 4096  # most rows of B that a tile has copies of
+DIRECT_CHUNK = 16  # rows of B that are read side by side, all along, where B is not copied
 ROWS_BUDGET = 65536  # elements of the rows of A that a panel meets: they stay in L2
 ROWS, MAX_ROWS = 96, 256  # rows of A that share one pass over a panel
 ROW_TILES = 8  # with whole rows, tiles that are worth more than long blocks of rows: some for each of a few threads
@@ -77,8 +80,10 @@ class ContractionPlan:
     a: Operand
     b: Operand
     epilogue: RowPlan  # of the blocks after the anchor; it reads the anchor's values from RESULT
+    store: Operand | None  # where the result goes, if it is nothing but the product
     tile: RegisterTile
     rows_per_tile: Dim  # at most
+    block_rows: int  # at most: rows of a tile that share a pass over its panels
     max_panels: int
     panels_per_tile: Dim  # as many as leave enough tiles for all threads; of whole rows: that are computed together
     row_panels: int  # panels in a row of RESULT
@@ -152,7 +157,7 @@ def _sized(kernel, block, roles, over, epilogue, whole_rows, packed, tile) -> Co
     batch, panels = product([x.extent for x in outer]), ceildiv(n.extent, tile.width)
     max_rows = _max_rows(m, k, RESULT_BYTES // max(panels * tile.width * size, 1) if whole_rows else MAX_ROWS, tile)
     per_panel = 2 * max_rows * tile.width * (k if isinstance(k, int) else 128)
-    max_panels = max(PANELS, min(16, TILE_FLOPS // max(per_panel, 1)))
+    max_panels = max(1, min(4, TILE_FLOPS // max(per_panel * PANELS, 1))) * PANELS
     if isinstance(panels, int):
         max_panels = max(1, min(max_panels, panels))
     if whole_rows:
@@ -160,17 +165,24 @@ def _sized(kernel, block, roles, over, epilogue, whole_rows, packed, tile) -> Co
         row_blocks, row_panels, panels_per_tile = ceildiv(m.extent, rows_per_tile), max(panels, 1), max_panels
         tiles = row_blocks * batch
     else:
-        rows_per_tile, row_blocks, row_panels = max_rows, ceildiv(m.extent, max_rows), max_panels
-        panels_per_tile = maximum(1, minimum(max_panels, floordiv(batch * row_blocks * panels, TILES)))
-        tiles = row_blocks * ceildiv(panels, panels_per_tile) * batch
+        row_blocks, row_panels = ceildiv(m.extent, max_rows), max_panels
+        least = maximum(1, minimum(PANELS, floordiv(panels, 6)))  # what a tile of one row takes at once
+        panels_per_tile = maximum(least, minimum(max_panels, floordiv(batch * row_blocks * panels, TILES)))
+        groups = ceildiv(panels, panels_per_tile)
+        rows_per_tile = max_rows
+        if b.how != "packed" and (not isinstance(k, int) or k <= B_ROWS):
+            has_all = minimum(1, floordiv(B_ROWS, maximum(k, 1)))  # rows of its panels: else each block needs them anew
+            parts = ceildiv(ROW_SPLIT, maximum(1, floordiv(batch * panels, PANELS)))
+            rows_per_tile = maximum(max_rows, has_all * ceildiv(m.extent, parts))
+        tiles = ceildiv(m.extent, rows_per_tile) * groups * batch
     flops = 2 * batch * m.extent * n.extent * k
     cost = floordiv(flops * PICOSECONDS_PER_FLOP[dtype] + sum((block_cost(e) for e in epilogue), 0), 1000)
     finish = _epilogue(kernel, block, epilogue, n, None if whole_rows else max_panels * tile.width)
-    rows = minimum(m.extent, rows_per_tile)  # small calls need little memory
+    block_rows = max_rows
+    rows = minimum(m.extent, rows_per_tile if whole_rows else block_rows)  # small calls need little memory
     c_bytes = rows * whole_lines(row_panels * tile.width * size)
     a_bytes = whole_lines(rows * k * size) if a.how == "copy" else 0
-    chunk = min(k, K_CHUNK) if isinstance(k, int) else K_CHUNK
-    b_bytes = max_panels * chunk * tile.width * size if b.how != "packed" else 0
+    b_bytes = max_panels * minimum(k, B_ROWS) * tile.width * size if b.how != "packed" else 0
     return ContractionPlan(
         kernel,
         dtype,
@@ -181,8 +193,10 @@ def _sized(kernel, block, roles, over, epilogue, whole_rows, packed, tile) -> Co
         a,
         b,
         finish,
+        _store(kernel, block, epilogue, m, n),
         tile,
         rows_per_tile,
+        block_rows,
         max_panels,
         panels_per_tile,
         row_panels,
@@ -192,6 +206,14 @@ def _sized(kernel, block, roles, over, epilogue, whole_rows, packed, tile) -> Co
         a_bytes,
         finish.scratch_bytes + c_bytes + a_bytes + b_bytes,
     )
+
+
+def _store(kernel: Kernel, anchor: Block, epilogue: tuple[Block, ...], m: Axis, n: Axis) -> Operand | None:
+    """The place of the product, if it is all there is to compute, and an output with its columns side by side."""
+    if epilogue or all(v.name != anchor.buffer for v in kernel.outputs):
+        return None
+    found = _strided(load(anchor.buffer, anchor.indices, anchor.value.dtype), m.name, n.name)
+    return Operand("direct", anchor.value, anchor.buffer, found[0], found[1]) if found and found[2] == 1 else None
 
 
 def _max_rows(m: Axis, k: Dim, most: int, tile: RegisterTile) -> int:

@@ -11,12 +11,13 @@ from minirelax.ir.scalar import apply, load
 from minirelax.ir.tensor import TensorExpr, lower_to_kernel
 from minirelax.ir.types import f32, f64
 from minirelax.ops import OPS
-from minirelax.schedule.contraction import ContractionPlan
+from minirelax.schedule.contraction import B_ROWS, ContractionPlan
 from tests.codegen.native import run_natively
 
 SIZES = [
     (1, 1, 1), (2, 33, 5), (3, 64, 0), (13, 31, 17), (15, 32, 385), (97, 70, 40), (141, 129, 800), (300, 5, 9),
     (0, 4, 4), (4, 0, 4),
+    (3, 400, 20), (45, 64, B_ROWS + 3), (700, 33, B_ROWS + 1), (700, 96, 530),      # tiles of several panels, chunks and blocks
 ]
 
 
@@ -79,6 +80,19 @@ def test_batches_and_several_reduction_axes(subscripts, types):
         arrays = [rng.standard_normal(shape).astype("f4") for shape in shapes]
         (got,), _ = run_natively(kernel, arrays, sizes)
         assert_close(got, np.einsum(subscripts, *(a.astype("f8") for a in arrays)), 3 * k)
+
+
+def test_a_plain_product_is_written_where_it_belongs():
+    """Whole panels go to the result itself; a result of another dtype, or in another order, is written from scratch memory."""
+    plan = kernel_code(LAYOUTS["plain"][0]).plan
+    assert (plan.store.buffer, str(plan.store.stride)) == ("out", "n")
+
+    def rule(k, x, y):
+        total = k.reduce("sum", (x.shape[0], y.shape[1]), (x.shape[1],),
+                         lambda i, j, r: apply("multiply", x.at(i, r), y.at(r, j)), "f32")
+        return TensorExpr(total.shape, "f32", lambda i, j: apply("add", total.at(i, j), total.at(i, j)))
+    twice = lower_to_kernel("twice", rule, (Var("x", f32["m", "k"]), Var("y", f32["k", "n"])), frozenset({"m", "n", "k"}))
+    assert kernel_code(twice).plan.store is None
 
 
 def test_packed_weight_with_bias_activation_and_residual():

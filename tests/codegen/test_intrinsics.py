@@ -191,18 +191,18 @@ def test_elementwise(dtype, i, u):
     np.testing.assert_array_equal(same[0], same[1])
 
 
-def test_call_tile_runs_a_micro_kernel():
+def test_call_sweep_runs_register_tiles():
     machine = detect()
     shape = micro_kernels.tile_shape(machine, "f32")
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(micro_kernels.object_code(machine)))
     engine.finalize_object()
-    tile = engine.get_function_address(micro_kernels.symbols(machine)["f32"][2])
-    source = "def run(t, a, lda, b, ldb, c, ldc, kc): call_tile(t, a, lda, b, ldb, c, ldc, kc, 0)"
+    sweep = engine.get_function_address("sweep_f32")
+    source = "def run(t, a, lda, b, ldb, c, ldc, rows, k): call_sweep(t, a, lda, b, ldb, 0, c, ldc, rows, 1, k, 0, b)"
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(s).astype("f4") for s in ((2, 9), (9, shape.width)))
     c = np.empty((2, shape.width), "f4")
-    compile_source(source)(tile, a.ctypes.data, 9, b.ctypes.data, shape.width, c.ctypes.data, shape.width, 9)
+    compile_source(source)(sweep, a.ctypes.data, 9, b.ctypes.data, shape.width, c.ctypes.data, shape.width, 2, 9)
     np.testing.assert_allclose(c, a.astype("f8") @ b, rtol=1e-5, atol=1e-5)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -216,21 +218,21 @@ def test_the_text():
         "norm: n x 70 x k, outer 1, A direct, B direct, register tile 6 x 16, "
         "up to max(min((n + 7)//8, 132), 6) rows by all panels a tile"
     )
-    assert code.source[code.source.index("        for i in"):] == """\
-        for i in range(first_row, last_row):
-            tile_result = ptr_f32(result_start + 320*(i - first_row))
-            total0 = f32(0.0)
-            for j in range(70):
-                s0 = ((tile_result[j] + b[j]) + r[70*i + j])
-                t1[j] = f32(s0)
-                total0 = add_reassoc_f32(total0, s0)
-            t2 = total0
-            total1 = f32(0.0)
-            for j in range(70):
-                s1 = (t1[j] - (t2 / f32(70.0)))
-                t3[j] = f32(s1)
-                total1 = fma_reassoc_f32(total1, s1, s1)
-            t4 = total1
-            for j in range(70):
-                out[70*i + j] = f32((t3[j] / sqrt_f32(((t4 / f32(70.0)) + f32(9.999999747378752e-06)))))
+    assert textwrap.dedent(code.source[code.source.index("                    for i in"):]) == """\
+for i in range(first_row, last_row):
+    tile_result = ptr_f32(result_start + 320*(i - first_row))
+    total0 = f32(0.0)
+    for j in range(70):
+        s0 = ((tile_result[j] + b[j]) + r[70*i + j])
+        t1[j] = f32(s0)
+        total0 = add_reassoc_f32(total0, s0)
+    t2 = total0
+    total1 = f32(0.0)
+    for j in range(70):
+        s1 = (t1[j] - (t2 / f32(70.0)))
+        t3[j] = f32(s1)
+        total1 = fma_reassoc_f32(total1, s1, s1)
+    t4 = total1
+    for j in range(70):
+        out[70*i + j] = f32((t3[j] / sqrt_f32(((t4 / f32(70.0)) + f32(9.999999747378752e-06)))))
 """
