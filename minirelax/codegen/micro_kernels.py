@@ -46,7 +46,7 @@ from llvmlite import ir
 from minirelax.schedule.machine import Machine
 
 DTYPES = ("f32", "f64")
-VERSION = 5  # part of the cache key: change it when the same names come to stand for other code
+VERSION = 6  # part of the cache key: change it when the same names come to stand for other code
 
 # Vectors per row of a tile, measured.  Two vectors and as many rows as the registers hold are as fast as wider and
 # flatter tiles on large products, and waste least on narrow ones.  NEON's short vectors want four.
@@ -321,7 +321,8 @@ class _Sweep:
         def group(panel: ir.Value) -> ir.Value:
             fits = builder.icmp_signed("<=", builder.add(panel, at_once), panels)
             taken = builder.select(fits, at_once, _I64(1))
-            self._while_less(taken, lambda i: self._tall(builder.add(panel, i), tall))
+            end = builder.add(panel, taken)
+            self._while_less(end, lambda p: self._tall(p, tall), start=panel)
             with builder.if_then(builder.icmp_signed(">", thin, _I64(0))):
                 tile = builder.select(fits, self._entry(self.several, thin), self._entry(self.single, thin))
                 own = builder.mul(self.function.args[3], _I64(_RUN_AHEAD * self.item))  # of a packed panel; else to the right
@@ -329,14 +330,14 @@ class _Sweep:
                 right = builder.mul(self.function.args[4], builder.mul(taken, _I64(self.item)))
                 ahead = builder.select(builder.icmp_signed("==", tall, _I64(0)), builder.select(packed, own, right), _I64(0))
                 self._call(tile, panel, tall, ahead, _I64(1))
-            return builder.add(panel, taken)
+            return end
 
         with builder.if_then(is_some):
             self._while_less(panels, group)
         builder.ret_void()
 
     def _tall(self, panel: ir.Value, rows: ir.Value) -> ir.Value:
-        """Tiles of nearly equal height down the rows of one panel; while they are at it, they fetch the next panel."""
+        """Tiles of nearly equal height down the rows of one panel, which fetch the next one meanwhile; gives its number."""
         builder, most = self.builder, self.shape.mr_max
         _, _, _, ldb, stride, _, _, _, panels, _, _, after = self.function.args
         following = builder.icmp_signed("<", builder.add(panel, _I64(1)), panels)
@@ -358,8 +359,10 @@ class _Sweep:
         self._while_less(rows, tile, 1)
         return builder.add(panel, _I64(1))
 
-    def _while_less(self, end: ir.Value, body: Callable[..., ir.Value | tuple], more: int = 0) -> None:
-        """``i = 0; while i < end: i = body(i)``, with `more` further values that start as 0 and are carried along."""
+    def _while_less(
+        self, end: ir.Value, body: Callable[..., ir.Value | tuple], more: int = 0, start: ir.Value | None = None
+    ) -> None:
+        """``i = start; while i < end: i = body(i)`` , with `more` further values, from 0, carried along."""
         builder, before = self.builder, self.builder.block
         head, inside, after = (self.function.append_basic_block(name) for name in ("head", "inside", "after"))
         builder.branch(head)
@@ -368,8 +371,9 @@ class _Sweep:
         builder.cbranch(builder.icmp_signed("<", carried[0], end), inside, after)
         builder.position_at_end(inside)
         made = body(*carried)
-        for phi, value in zip(carried, made if more else (made,), strict=False):
-            phi.add_incoming(_I64(0), before)
+        firsts = [start or _I64(0), *[_I64(0)] * more]
+        for phi, first, value in zip(carried, firsts, made if more else (made,), strict=True):
+            phi.add_incoming(first, before)
             phi.add_incoming(value, builder.block)
         builder.branch(head)
         builder.position_at_end(after)

@@ -9,7 +9,7 @@ import pytest
 
 from minirelax.runtime import object_cache, tiles
 
-TILE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
+SWEEP = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 12)
 
 
 @pytest.mark.parametrize("dtype, kind", [("f32", np.float32), ("f64", np.float64)])
@@ -21,11 +21,11 @@ def test_tiles_multiply(dtype, kind, tmp_path, monkeypatch):
     assert table.addresses.all() and not table.addresses.flags.writeable
     assert object_cache.info().entries == 1
     rng = np.random.default_rng(0)
-    for rows in range(1, table.mr_max + 1):
+    for rows in range(1, 3 * table.mr_max):
         a, b = rng.standard_normal((rows, 10)).astype(kind), rng.standard_normal((10, table.width)).astype(kind)
         c = np.empty((rows, table.width), kind)
-        arguments = (a.ctypes.data, 10, b.ctypes.data, table.width, c.ctypes.data, table.width, 10, 0)
-        TILE(int(table.addresses[rows]))(*arguments)
+        operands = (a.ctypes.data, 10, b.ctypes.data, table.width, 0, c.ctypes.data, table.width)
+        SWEEP(int(table.addresses[0]))(*operands, rows, 1, 10, 0, b.ctypes.data)
         np.testing.assert_allclose(c, a.astype("f8") @ b.astype("f8"), rtol=1e-4, atol=1e-5)
 
 
