@@ -16,7 +16,7 @@ from minirelax.codegen.scalars import ScalarWriter, index_source, literal_source
 from minirelax.ir.dim import Dim, linear, product
 from minirelax.ir.guards import facts
 from minirelax.ir.loop import Axis
-from minirelax.ir.scalar import LAZY, Apply, Load, Scalar, walk
+from minirelax.ir.scalar import LAZY, Apply, Load, Scalar, is_choice, walk
 from minirelax.ir.types import itemsize
 from minirelax.schedule.contraction import B_ROWS, DIRECT_CHUNK, K_CHUNK, RESULT, REUSE, ContractionPlan, Operand
 from minirelax.schedule.flat import depends_on
@@ -260,7 +260,7 @@ class _ContractionWriter:
                         row = f"{source.dim(plan.b.base)} + (k_start + k_row)*{source.factor(plan.b.stride)}"
                         start = f"{self._start(plan.b)} + {self.size}*({row} + {self.panel}*{self.width})"
                         out.line(f"copy_{self.width * self.size}(b_copy + {self.size}*(to + {self.panel}*{self.width}), {start})")
-                    elif _is_choice(plan.b.value):
+                    elif is_choice(plan.b.value):
                         self._copy_run(f"{target}[to + ", plan.b.value, plan.n.name, f"{self.panel}*{self.width}", self._end())
                     else:
                         with out.block(f"for column in range({self.width}):"):  # a constant number is what vectorises best
@@ -357,10 +357,6 @@ class _ContractionWriter:
 
     def _access(self, load: Load, writer: ScalarWriter) -> str:
         return self.source.element(load.buffer, index_source(load.indices[0], writer), load.dtype)
-
-
-def _is_choice(value: Scalar) -> bool:
-    return isinstance(value, Apply) and value.function == LAZY
 
 
 def _cut(condition: Scalar, axis: str) -> tuple[Dim, bool] | None:

@@ -32,8 +32,8 @@ the panel at `after`; a tile that has a panel for itself fetches what it is goin
 TileShape(dtype='f32', lanes=8, nv=2, registers=16)
 >>> shape.mr_max, [shape.panels(rows) for rows in (1, 2, 3, 4)]
 (6, [4, 2, 2, 1])
->>> symbols(Machine("haswell", "avx2"))["f64"][:3]
-('sweep_f64', 'tile_f64_1x1', 'tile_f64_2x1')
+>>> symbol(shape, 3, 2)
+'tile_f32_3x2'
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from llvmlite import ir
 from minirelax.schedule.machine import Machine
 
 DTYPES = ("f32", "f64")
+SWEEPS = {dtype: f"sweep_{dtype}" for dtype in DTYPES}  # the functions that kernels call
 VERSION = 6  # part of the cache key: change it when the same names come to stand for other code
 
 # Vectors per row of a tile, measured.  Two vectors and as many rows as the registers hold are as fast as wider and
@@ -109,12 +110,6 @@ class TileShape:
 def tile_shape(machine: Machine, dtype: str) -> TileShape:
     """The tiles used on `machine`."""
     return TileShape(dtype, machine.lanes(dtype), _VECTORS_PER_ROW[machine.isa], machine.vector_registers)
-
-
-def symbols(machine: Machine) -> dict[str, tuple[str, ...]]:
-    """For each dtype, the name of the sweep, then of the tiles with 1, 2, ... rows and one panel."""
-    shapes = [tile_shape(machine, dtype) for dtype in DTYPES]
-    return {s.dtype: (f"sweep_{s.dtype}", *(symbol(s, rows) for rows in range(1, s.mr_max + 1))) for s in shapes}
 
 
 def symbol(shape: TileShape, rows: int, panels: int = 1) -> str:
@@ -298,7 +293,7 @@ class _Sweep:
         self.several = self._table(module, "several", [none, *(t.ptrtoint(_I64) for t in several)])
         self.panels = self._table(module, "panels", [_I64(1), *(_I64(shape.panels(r + 1)) for r in range(len(several)))])
         self.thin = self._table(module, "thin", [_I64(shape.thin_rows(rows)) for rows in range(shape.most_split + 1)])
-        self.function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 12), f"sweep_{shape.dtype}")
+        self.function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 12), SWEEPS[shape.dtype])
         self.function.attributes.add("nounwind")
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
 

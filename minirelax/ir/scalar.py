@@ -164,9 +164,14 @@ def children(s: Scalar) -> tuple[Scalar, ...]:
     return ()
 
 
+def is_choice(s: Scalar) -> bool:
+    """Is it ``a if condition else b``, of which one side is evaluated?"""
+    return isinstance(s, Apply) and s.function == LAZY
+
+
 def certain(s: Scalar) -> tuple[Scalar, ...]:
     """The scalars directly inside `s` that are evaluated whenever `s` is: of ``a if condition else b``, the condition."""
-    return s.args[:1] if isinstance(s, Apply) and s.function == LAZY else children(s)
+    return s.args[:1] if is_choice(s) else children(s)
 
 
 def walk(*roots: Scalar, inside: Callable[[Scalar], tuple[Scalar, ...]] = children) -> Iterator[Scalar]:

@@ -38,6 +38,7 @@ from minirelax.ir.scalar import (
     Load,
     Scalar,
     SizeValue,
+    is_choice,
     literal,
     load,
     loads,
@@ -259,7 +260,7 @@ def _chosen(s: Scalar, ranges: Ranges, known: Facts) -> Scalar:
 
 
 def _chooses(value: Scalar) -> bool:
-    return any(isinstance(s, Apply) and s.function == LAZY for s in walk(value))
+    return any(map(is_choice, walk(value)))
 
 
 def _pays(producer: Block, readers: list[Block]) -> bool:

@@ -31,7 +31,7 @@ from dataclasses import replace
 
 from minirelax.ir.dim import Dim, symbol
 from minirelax.ir.loop import Axis, Block
-from minirelax.ir.scalar import LAZY, Apply, Scalar, apply, load, substitute_axes, walk
+from minirelax.ir.scalar import Scalar, apply, is_choice, load, substitute_axes, walk
 from minirelax.passes.contraction_rows import matrix_roles
 from minirelax.schedule.flat import merge_spatial
 
@@ -43,7 +43,7 @@ def merge_rows(blocks: Sequence[Block], at: int, count: int) -> tuple[tuple[Bloc
     """
     plain, anchor = merge_spatial(blocks, count), blocks[at]
     roles = matrix_roles(anchor)
-    if roles is None or len(anchor.over) != 1 or not any(isinstance(s, Apply) and s.function == LAZY for s in walk(roles.a)):
+    if roles is None or len(anchor.over) != 1 or not any(map(is_choice, walk(roles.a))):
         return plain.blocks, (), None
     row: Dim = 0
     for a in anchor.axes[:-1]:

@@ -10,7 +10,7 @@ from minirelax.codegen.numba_cpu import kernel_code
 from minirelax.ir.dim import value
 from minirelax.ir.loop import Kernel
 from minirelax.runtime.compile_kernels import kernel_addresses
-from minirelax.runtime.tiles import tile_table
+from minirelax.runtime.tiles import sweep_address
 
 
 def run_natively(kernel: Kernel, arrays, sizes: dict[str, int], split: int | None = None) -> tuple[list[np.ndarray], int]:
@@ -22,7 +22,7 @@ def run_natively(kernel: Kernel, arrays, sizes: dict[str, int], split: int | Non
     inputs = [np.ascontiguousarray(a) for a in arrays]
     error, table = np.zeros(WORDS, np.int64), np.zeros(1, np.int64)
     if code.table_dtype:
-        table = np.ascontiguousarray(tile_table(code.table_dtype).addresses, np.int64)
+        table = np.array([sweep_address(code.table_dtype)], np.int64)
     words = [a.ctypes.data for a in (*inputs, *outputs, error, table)] + [sizes[s] for s in code.signature.sizes]
     args = np.array(words, np.int64)
     scratch = np.full(value(code.scratch_bytes, sizes) // 8 + 8, -1, np.int64)
